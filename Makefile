@@ -63,7 +63,7 @@ mutants: install
 	$(BIN)/python scripts/mutants.py $(FOLDER) --seed $(SEED) --mutants $(MUTANTS) --seconds $(SECONDS)
 
 lint: install
-	$(BIN)/ruff check curate tokenize_kit train kernel_cache pipelines tests benchmarks scripts
+	$(BIN)/ruff check llmcurate curate tokenize_kit train tests benchmarks scripts
 	$(BIN)/mypy -n 2
 	$(BIN)/lint-imports
 

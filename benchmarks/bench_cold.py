@@ -44,7 +44,7 @@ TARGETS = {"run fineweb": (25.0, None), "filter c4": (8.0, 1.0), "dedup minhash"
 def timed(arguments: list[str], kernels: Path, folder: Path) -> tuple[float, float]:
     """(wall, CPU) seconds of a command."""
     out = folder / f"out-{time.monotonic_ns()}"
-    line = [sys.executable, "-m", "curate", *arguments]
+    line = [sys.executable, "-m", "llmcurate", *arguments]
     line += [] if arguments[0] == "warmup" else ["-o", str(out), "--workers", "2"]
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(kernels), "PYTHONPATH": path}
@@ -71,7 +71,7 @@ def main() -> None:
         extract = ["extract", str(archive), "-o", str(folder / "texts"), "--quiet"]
         if not SMOKE:
             print("warmup: {:.1f} s wall, {:.1f} s CPU".format(*timed(["warmup"], kernels, folder)))
-        subprocess.run([sys.executable, "-m", "curate", *extract], check=True)
+        subprocess.run([sys.executable, "-m", "llmcurate", *extract], check=True)
         texts = pq.read_table(folder / "texts" / "corpus").slice(0, 100)
         pq.write_table(texts, folder / "100.parquet")
         commands = {

@@ -27,11 +27,11 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 from benchmarks.shared_texts import reached  # noqa: E402
-from curate.disk.process import peak_bytes  # noqa: E402
 from curate.engines.base import OnDeath, Task  # noqa: E402
 from curate.formats.input_file import InputFile  # noqa: E402
 from curate.formats.inputs import InputPlan  # noqa: E402
 from curate.formats.partitions import Partitions, Slice  # noqa: E402
+from llmcurate.base.disk.process import peak_bytes  # noqa: E402
 
 SLICES = 60  # partitions of an archive of 1 GB
 COMMIT_MS = 0.1

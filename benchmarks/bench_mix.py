@@ -59,7 +59,7 @@ def build(folder: Path, texts: list[str], first: int, size: int) -> int:
     import pyarrow as pa
 
     from curate.corpus.manifests import file_record, write_manifest
-    from curate.disk.parquet_writer import writing
+    from llmcurate.base.disk.parquet_writer import writing
 
     draw = random.Random(first)
     corpus = folder / "corpus"

@@ -45,10 +45,10 @@ def phases(texts: list[str], settings: dict[str, Any]) -> tuple[dict[str, float]
 
     from curate.corpus.sketches import Sketches, SketchFile, view
     from curate.dedup.passages.step import DedupPassages
-    from curate.disk.database import scratch_database
-    from curate.disk.parquet_writer import writing
     from curate.documents.documents import NUMBER, Documents, documents
     from curate.run.worker.specification import sketch_rows
+    from llmcurate.base.disk.database import scratch_database
+    from llmcurate.base.disk.parquet_writer import writing
 
     step = DedupPassages(**settings)
     batches = []

@@ -24,8 +24,8 @@ from fsspec.implementations.local import LocalFileSystem
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 from benchmarks.shared_texts import reached  # noqa: E402
-from curate.disk.process import AT_ONCE  # noqa: E402
 from curate.formats.inputs import plan_inputs  # noqa: E402
+from llmcurate.base.disk.process import AT_ONCE  # noqa: E402
 
 TARGET = 8.0
 DELAY = [0.0]

@@ -67,9 +67,9 @@ def make(out: Path, documents_: int) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from curate.disk.parquet_writer import TableWriter
-    from curate.disk.process import host
     from curate.documents.documents import NUMBER, documents
+    from llmcurate.base.disk.parquet_writer import TableWriter
+    from llmcurate.base.disk.process import host
 
     draw = np.random.default_rng(1)
     text = ("The river runs past the old mill and nobody works there any more. " * 16)[:990]

@@ -157,9 +157,9 @@ def decide(folder: Path, settings: str, workers: int, tiny: bool) -> None:
     from curate.dedup.exact import DedupExact
     from curate.dedup.minhash.step import DedupMinhash
     from curate.dedup.passages.step import DedupPassages
-    from curate.disk.database import scratch_database
     from curate.engines.local import LocalEngine
     from curate.scoring.perplexity.step import Perplexity
+    from llmcurate.base.disk.database import scratch_database
 
     paths = sorted(folder.glob("part-*"))
     files = tuple(SketchFile(part, path, part) for part, path in enumerate(paths))

@@ -66,8 +66,8 @@ def decide(folder: Path, part: str, memory_mib: int, workers: int) -> None:
     """Prints the figures of `resolve` over the sketches in a folder; workers 0: this process."""
     from curate.corpus.sizes import Sizes
     from curate.corpus.sketches import Run, Sketches, SketchFile, run_here, view
-    from curate.disk.database import scratch_database
     from curate.engines.local import LocalEngine
+    from llmcurate.base.disk.database import scratch_database
 
     paths = sorted(folder.glob("part-*"))
     files = tuple(SketchFile(number, path, number) for number, path in enumerate(paths))

@@ -61,10 +61,10 @@ def one_pass(table: Any, folder: Path) -> dict[str, float]:
     from curate.dedup import survivors
     from curate.dedup.semantic import resolve as semantic_resolve
     from curate.dedup.semantic.step import DedupSemantic
-    from curate.disk.database import scratch_database
-    from curate.disk.parquet_writer import writing
     from curate.documents.documents import documents
     from curate.run.worker.specification import sketch_rows
+    from llmcurate.base.disk.database import scratch_database
+    from llmcurate.base.disk.parquet_writer import writing
 
     step = DedupSemantic()
     begin = time.process_time()

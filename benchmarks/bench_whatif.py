@@ -45,10 +45,10 @@ def make(out: Path, documents_: int) -> None:
     import pyarrow as pa
     import yaml
 
-    from curate.disk.parquet_writer import TableWriter
     from curate.documents.documents import NUMBER, documents
     from curate.documents.limits import decide
     from curate.steps.recipe import compose
+    from llmcurate.base.disk.parquet_writer import TableWriter
 
     recipe = compose("bench", [(n, {"min": 40} if "length" in n else {}) for n in STEPS], ())
     draw = np.random.default_rng(1)

@@ -95,7 +95,7 @@ def decide(folder: Path, settings: str, large: int) -> None:
 
     from curate.corpus.sketches import Sketches, SketchFile, run_here, view
     from curate.dedup.minhash.step import DedupMinhash
-    from curate.disk.database import scratch_database
+    from llmcurate.base.disk.database import scratch_database
 
     sizes = Sizes(mapped_bytes=large)
     files = tuple(

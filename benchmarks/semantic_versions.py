@@ -50,7 +50,7 @@ def pairs(ids: set[str]) -> list[Row]:
 
 def kept(rows: list[Row], method: str, folder: Path, **settings: Any) -> set[str]:
     """Ids that a method leaves."""
-    from curate import Corpus
+    from llmcurate import Corpus
 
     folder.mkdir()
     source = folder / "versions.jsonl"

@@ -116,7 +116,7 @@ BENCHMARKS: dict[str, tuple[int, str]] = {
     "tokenizer_conversions": (1, "--mb 0.2"),
     "tokenizer_memory": (7, "--gb 0.01"),
 }
-OURS = ("curate", "tokenize_kit", "train", "kernel_cache", "benchmarks", "pipelines")
+OURS = ("curate", "tokenize_kit", "train", "llmcurate", "benchmarks", "pipelines")
 
 
 def run(name: str) -> tuple[bool, str]:

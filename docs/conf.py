@@ -9,7 +9,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from curate.version import __version__  # noqa: E402
+from llmcurate.version import __version__  # noqa: E402
 
 project = "llmcurate"
 author = "The llmcurate authors"

@@ -18,7 +18,7 @@ ROOMS = (
     "scoring", "extract", "filters", "corpus", "steps", "formats", "fetch", "documents", "text",
     "pages", "terminal", "disk", "errors.py", "version.py",
 )  # fmt: skip
-PACKAGES = ("curate", "tokenize_kit", "train", "kernel_cache")
+PACKAGES = ("curate", "tokenize_kit", "train", "llmcurate")
 
 
 def first_sentence(path: Path) -> str:

@@ -105,14 +105,14 @@ class Place:
 
     def run(self, *arguments: str) -> None:
         """The command `llmcurate` to its end."""
-        process = self.start("-m", "curate", *arguments)
+        process = self.start("-m", "llmcurate", *arguments)
         printed = process.communicate()[0]
         if process.returncode:
             raise SystemExit(f"llmcurate {' '.join(arguments)}: {printed[-2000:]}")
 
     def kill(self, after: float, *arguments: str) -> None:
         """The command, killed with its workers when `after` seconds are over."""
-        process = self.start("-m", "curate", *arguments)
+        process = self.start("-m", "llmcurate", *arguments)
         try:
             process.wait(after)
         except subprocess.TimeoutExpired:

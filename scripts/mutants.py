@@ -443,7 +443,7 @@ def main() -> None:
     # As in tests/conftest.py: these are read where modules are loaded.
     for name in ("OMP_NUM_THREADS", "RAYON_NUM_THREADS", "TRITON_INTERPRET"):
         os.environ.setdefault(name, "1")
-    if (kernels := args.root / "kernel_cache/folder.py").exists():
+    if (kernels := args.root / "llmcurate/base/kernels/folder.py").exists():
         os.environ["NUMBA_CACHE_DIR"] = str(runpy.run_path(str(kernels))["kernels_folder"]())
     exec(HOOK, hook)
     for module in args.load.split():

@@ -195,10 +195,10 @@ def settings_of(name: str, stand: Stand) -> tuple[str, ...]:
 def funnel(name: str, stand: Stand) -> str:
     """A row of the table: the recipe, its input, and the documents behind each step."""
     from curate.api.outcome import carry_out
-    from curate.errors import RunFailed
     from curate.run.funnel import rows
     from curate.run.outcome import Options
     from curate.steps.recipe import load
+    from llmcurate.base.errors import RunFailed
 
     file, what = INPUTS.get(name, (WEB, NEWS))
     source = SHARED / file

@@ -8,9 +8,12 @@ from typing import Any
 
 import numba
 
+from llmcurate.base.kernels.cache import KernelCache
+
 
 @functools.cache
 def callable_kernel(part: Callable[..., Any]) -> Callable[..., Any]:
-    """A kernel that does nothing but call this one."""
-    kernel: Callable[..., Any] = numba.njit(lambda *arguments: part(*arguments))
+    """A kernel that does nothing but call this one; kept, as if the part were a kernel."""
+    kernel: Any = numba.njit(lambda *arguments: part(*arguments))
+    kernel._cache = KernelCache(part.py_func)  # type: ignore[attr-defined]
     return kernel

@@ -6,11 +6,13 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import tempfile
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
-from kernel_cache.folder import kernels_folder
+from llmcurate.base.kernels.folder import kernels_folder
 
 # Triton's kernels are interpreted, for there is no GPU; triton reads this when it is imported.
 os.environ.setdefault("TRITON_INTERPRET", "1")
@@ -25,6 +27,25 @@ if _kernels := kernels_folder():
 
 # A run of ten documents waits for the disk seventy times; tests/curate/durability.py does so, too.
 os.fsync = lambda file: None
+
+
+def _memory() -> Path | None:
+    """A folder in memory that is large enough for what tests write, half a gigabyte at a time:
+    SQLite waits for a disk, and so do the many files that are removed."""
+    top = Path("/dev/shm")
+    if not top.is_dir() or not os.access(top, os.W_OK):
+        return None
+    system = os.statvfs(top)  # some let no program run that lies there
+    if system.f_flag & os.ST_NOEXEC or system.f_bavail * system.f_frsize < 4 << 30:
+        return None
+    folder = top / f"llmcurate-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return folder
+
+
+if "TMPDIR" not in os.environ and (_folder := _memory()):
+    os.environ["TMPDIR"] = str(_folder)
+    tempfile.tempdir = None
 
 # How long an example takes says how much else the machine does: the limit is one of the whole test.
 settings.register_profile("same", derandomize=True, deadline=None)
@@ -48,6 +69,12 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 # numba makes millions of objects that stay: looking through them for garbage every 700 of them took
 # a twelfth of the time that such tests take.
 gc.set_threshold(50_000, 20, 50)
+
+
+def pytest_collection_finish() -> None:
+    """What is there now stays to the end: ten thousand tests and what their files import."""
+    gc.freeze()
+
 
 # Under nohup, or in the background of a script, Ctrl-C is ignored, and so it would be by commands
 # that tests start and interrupt.

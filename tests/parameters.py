@@ -8,6 +8,12 @@ from typing import Any
 import pytest
 
 
+def few(names: Iterable[str], *quick: str) -> list[Any]:
+    """The names; those that are not quick are run by make test-slow alone."""
+    slow = pytest.mark.slow
+    return [pytest.param(n, marks=() if n in quick else slow, id=n) for n in names]
+
+
 def mostly_slow(values: Iterable[Any], first: int = 1) -> list[Any]:
     """The values; those behind the first ones are run by make test-slow alone."""
     every = list(values)

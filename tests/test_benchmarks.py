@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPTS = sorted([*ROOT.glob("benchmarks/**/*.py"), *ROOT.glob("scripts/*.py")])
-OURS = {"curate", "tokenize_kit", "train", "kernel_cache", "pipelines", "benchmarks"}
+OURS = {"curate", "tokenize_kit", "train", "llmcurate", "pipelines", "benchmarks"}
 
 
 def imports(tree: ast.AST) -> Iterator[tuple[str, str]]:

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from curate.disk.units import counted as in_curate
-from tokenize_kit.errors import counted as in_tokenize_kit
-from train.errors import counted as in_train
+from llmcurate.base.disk.units import counted
 
 ROOT = Path(__file__).parents[1]
 NOUNS = (
@@ -50,13 +48,12 @@ def test_no_message_writes_a_plural_behind_a_number_of_its_own(package):
 
 def test_no_page_writes_a_plural_behind_a_number_of_its_own():
     behind = re.compile(rf"\|count \}}\}}{PLURAL.pattern}")
-    templates = sorted((ROOT / "curate" / "pages" / "templates").rglob("*.html"))
+    templates = sorted((ROOT / "llmcurate" / "base" / "pages" / "templates").rglob("*.html"))
     assert [t.name for t in templates if behind.search(t.read_text(encoding="utf-8"))] == []
     assert behind.search("{{ number|count }} documents")
 
 
-@pytest.mark.parametrize("counted", [in_curate, in_tokenize_kit, in_train])
-def test_one_thing_has_no_plural(counted):
+def test_one_thing_has_no_plural():
     numbers = [counted(n, "document") for n in (0, 1, 2, 1234)]
     assert numbers == ["0 documents", "1 document", "2 documents", "1,234 documents"]
     assert [counted(n, "stretch") for n in (1, 2)] == ["1 stretch", "2 stretches"]

@@ -28,19 +28,20 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_wheel_holds_recipes_and_the_demo_web_and_no_tests(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    assert {"pipelines/c4.yaml", "pipelines/demo.yaml"} <= set(names)
-    assert {"pipelines/recipe.schema.json", "curate/py.typed"} <= set(names)
-    assert "pipelines/schedule/crontab" in names
-    assert any(n.startswith("pipelines/demo/texts/") for n in names)
-    templates = {f"curate/pages/templates/{n}" for n in ("page.html", "style.css", "report.html")}
+    assert {"llmcurate/pipelines/c4.yaml", "llmcurate/pipelines/demo.yaml"} <= set(names)
+    assert {"llmcurate/pipelines/recipe.schema.json", "llmcurate/py.typed"} <= set(names)
+    assert "llmcurate/pipelines/schedule/crontab" in names
+    assert any(n.startswith("llmcurate/pipelines/demo/texts/") for n in names)
+    templates = {
+        f"llmcurate/base/pages/templates/{n}" for n in ("page.html", "style.css", "report.html")
+    }
     assert templates <= set(names)
     tops = {n.split("/")[0] for n in names}
     assert {n for n in tops if not n.endswith(".dist-info")} == {
         "curate",
         "tokenize_kit",
         "train",
-        "kernel_cache",
-        "pipelines",
+        "llmcurate",
     }
 
 
@@ -105,8 +106,8 @@ def test_the_wheel_alone_runs_the_demo_and_it_proves_itself(wheel: Path, tmp_pat
 
 # Names of modules of libraries and of Python, and of ours, that files of the user's may have.
 OTHERS = ["datasets.py", "tokenizers.py", "typing.py", "numba.py", "queue.py", "tomllib.py"]
-OTHERS += ["kernel_cache/__init__.py", "pipelines/__init__.py", "tokenize_kit/__init__.py"]
-OURS = ["train.py", "curate/__init__.py"]
+OTHERS += ["pipelines/__init__.py", "tokenize_kit/__init__.py"]
+OURS = ["train.py", "curate/__init__.py", "llmcurate/__init__.py"]
 
 
 class Installed:
@@ -120,7 +121,9 @@ class Installed:
         libraries = [path for path in sys.path if path.endswith("-packages")]
         (site / "libraries.pth").write_text("\n".join(libraries) + "\n")
         self.python, self.script = home / "bin/python", home / "bin/llmcurate"
-        self.script.write_text("import sys\nfrom curate.__main__ import main\nsys.exit(main())\n")
+        self.script.write_text(
+            "import sys\nfrom llmcurate.__main__ import main\nsys.exit(main())\n"
+        )
         for name in OTHERS + OURS:
             path = self.folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -174,7 +177,7 @@ def test_no_file_of_the_users_is_imported_by_a_run_and_its_workers(installed: In
 def test_python_m_and_pythonpath_put_no_file_before_a_library(
     without_ours: Installed, path: str
 ) -> None:
-    assert "fineweb" in without_ours("-m curate recipes", path)
+    assert "fineweb" in without_ours("-m llmcurate recipes", path)
     assert "usage: python -m train" in without_ours("-m train --help", path)
     assert "fineweb" in without_ours("recipes", path)
 
@@ -190,7 +193,7 @@ def test_a_notebooks_import_names_the_file_that_hides_a_module(without_ours: Ins
         path = without_ours.folder / file
         return f"ImportError: {path} hides the module {module} that llmcurate needs: rename it"
 
-    assert last_line("from curate import Corpus") == line_of("typing.py", "typing")
+    assert last_line("from llmcurate import Corpus") == line_of("typing.py", "typing")
     assert last_line(f"{loaded}; import train.data.shards") == line_of("queue.py", "queue")
     assert last_line(f"{loaded}; import curate.text.tables") == line_of("numba.py", "numba")
     (without_ours.folder / "train.py").write_text("raise SystemExit('RAN')\n")

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
+from llmcurate.base.errors import RunFailed
 from tokenize_kit.encode.parts import PART_BYTES, encode_parts, pack
-from tokenize_kit.errors import TokenizerError
 from tokenize_kit.judge.candidate import open_candidate
 
 _WHOLE = 8  # tokens of which characters wait for one another, but in text that is none
@@ -28,7 +28,7 @@ class Tokenizer:
 
     def __init__(self, path: str | os.PathLike[str], pattern: str | None = None) -> None:
         """path: the file, or its folder; pattern: the name of a published one, for ranks. Raises
-        TokenizerError naming the file."""
+        LlmcurateError naming the file."""
         self._tokens = open_candidate(Path(path), pattern)
 
     def encode(self, text: str) -> list[int]:
@@ -102,7 +102,7 @@ def _utf8(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise TokenizerError(f"a text that is not Unicode: {error.reason}") from None
+        raise RunFailed(f"a text that is not Unicode: {error.reason}") from None
 
 
 def _whole_characters(parts: Iterable[str] | Iterable[bytes]) -> Iterator[bytes]:
@@ -112,4 +112,4 @@ def _whole_characters(parts: Iterable[str] | Iterable[bytes]) -> Iterator[bytes]
             yield _utf8(part) if isinstance(part, str) else decoder.decode(part).encode()
         decoder.decode(b"", final=True)
     except UnicodeDecodeError as error:
-        raise TokenizerError(f"a text that is not UTF-8: {error.reason}") from None
+        raise RunFailed(f"a text that is not UTF-8: {error.reason}") from None

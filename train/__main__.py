@@ -14,10 +14,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TextIO
 
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import LlmcurateError, UsageError
+from llmcurate.base.settings import from_dict, unflat
 from train.config import TrainConfig
-from train.errors import TrainError, counted
 from train.model.code import TRUST_CODE
-from train.settings import from_dict, unflat
 
 # What a terminal obeys, or shows otherwise than it is written: names of shards are strangers'.
 _OBEYED = re.compile(
@@ -62,7 +63,7 @@ def main() -> int:
             on_progress=_print if asked.json else _say,
             on_notice=_print_notice if asked.json else _say_notice,
         )
-    except TrainError as error:
+    except LlmcurateError as error:
         _say_notice(f"error: {error}")
         return error.exit_code
     if first_process():
@@ -88,7 +89,7 @@ def _settings(sets: list[str]) -> dict[str, Any]:
     for assignment in sets:
         name, equals, text = assignment.partition("=")
         if not equals:
-            raise TrainError(f"--set {assignment}: give NAME=VALUE", exit_code=2)
+            raise UsageError(f"--set {assignment}: give NAME=VALUE")
         try:
             settings[name] = json.loads(text)
         except ValueError:

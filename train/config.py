@@ -7,11 +7,11 @@ import functools
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from train.errors import TrainError
+from llmcurate.base.errors import UsageError
+from llmcurate.base.settings import Setting, check
 from train.model.config import ModelConfig
 from train.model.position_settings import Rope
 from train.objective_settings import Auto, Objective
-from train.settings import Setting, check
 from train.stages import Source, Stage
 
 
@@ -323,9 +323,8 @@ class TrainConfig:
     def __post_init__(self) -> None:
         check(self)
         if self.rows % self.accumulate:
-            raise TrainError(
-                f"rows is {self.rows}: {self.accumulate} micro-batches cannot share them equally",
-                exit_code=2,
+            raise UsageError(
+                f"rows is {self.rows}: {self.accumulate} micro-batches cannot share them equally"
             )
         ways = {
             "offload": self.offload,
@@ -333,9 +332,8 @@ class TrainConfig:
             f"replicas {self.replicas}": self.replicas > 1,
         }
         for name in (name for name, wanted in ways.items() if wanted and self.parallel != "fsdp"):
-            raise TrainError(
-                f"{name} with parallel {self.parallel}: it is a way to shard: set parallel fsdp",
-                exit_code=2,
+            raise UsageError(
+                f"{name} with parallel {self.parallel}: it is a way to shard: set parallel fsdp"
             )
         for name, there in (
             (f"replicas {self.replicas}", self.replicas > 1),
@@ -343,18 +341,16 @@ class TrainConfig:
             ("compile", self.compile),
         ):
             if self.expert_parallel and there:
-                raise TrainError(f"expert_parallel with {name}: leave one of them out", exit_code=2)
+                raise UsageError(f"expert_parallel with {name}: leave one of them out")
         if self.context_parallel > 1 and self.compile:
-            raise TrainError(
+            raise UsageError(
                 f"context_parallel {self.context_parallel} with compile: what PyTorch makes of it"
-                " crashes: leave one of them out",
-                exit_code=2,
+                " crashes: leave one of them out"
             )
         total = sum(stage.steps for stage in self.stages)
         if self.stages and total != self.steps:
-            raise TrainError(
-                f"steps is {self.steps}, the stages have {total}: set steps to {total}",
-                exit_code=2,
+            raise UsageError(
+                f"steps is {self.steps}, the stages have {total}: set steps to {total}"
             )
 
 
@@ -389,7 +385,7 @@ def locate(config: TrainConfig, step: int) -> tuple[int, int]:
 
 def model_at(model: ModelConfig, config: TrainConfig, stage: int) -> ModelConfig:
     """The model as it is in a stage, from 0: rotary positions as the last stage up to there that
-    says something of them has them. Raises ``TrainError``.
+    says something of them has them. Raises ``LlmcurateError``.
     """
     for current in config.stages[: stage + 1]:
         changes = {"theta": current.theta, "scaling": current.scaling}
@@ -397,10 +393,9 @@ def model_at(model: ModelConfig, config: TrainConfig, stage: int) -> ModelConfig
         if not rotation:
             continue
         if not isinstance(model.position, Rope):
-            raise TrainError(
+            raise UsageError(
                 f"stage {current.name or ''}: {' and '.join(rotation)} need position rope, not"
-                f" {model.position.kind}",
-                exit_code=2,
+                f" {model.position.kind}"
             )
         model = dataclasses.replace(model, position=dataclasses.replace(model.position, **rotation))
     return model

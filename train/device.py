@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from train.errors import TrainError
+from llmcurate.base.errors import UsageError
 
 
 def pick_device(name: str) -> torch.device:
@@ -19,11 +19,11 @@ def pick_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise TrainError(f"device {name!r}: choose auto, cpu or cuda", exit_code=2) from error
+        raise UsageError(f"device {name!r}: choose auto, cpu or cuda") from error
     if device.type not in ("cpu", "cuda"):
-        raise TrainError(f"device {name!r}: choose auto, cpu or cuda", exit_code=2)
+        raise UsageError(f"device {name!r}: choose auto, cpu or cuda")
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise TrainError(f"device {name!r}: this PyTorch sees no GPU; use cpu", exit_code=2)
+        raise UsageError(f"device {name!r}: this PyTorch sees no GPU; use cpu")
     return device
 
 

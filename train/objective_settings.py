@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from train.settings import Setting, check, kind_of, refuse
+from llmcurate.base.settings import Setting, check, kind_of, refuse
 
 
 @dataclass(frozen=True, kw_only=True)

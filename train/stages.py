@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from train.errors import TrainError
+from llmcurate.base.errors import UsageError
+from llmcurate.base.settings import Setting, check
 from train.model.position_settings import RopeScaling
-from train.settings import Setting, check
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +36,7 @@ class Source:
             name for name in ("weight", "tokens", "epochs") if getattr(self, name) is not None
         ]
         if len(amounts) > 1:
-            raise TrainError(f"source {self.label}: give {' or '.join(amounts)}", exit_code=2)
+            raise UsageError(f"source {self.label}: give {' or '.join(amounts)}")
         check(self, f"source {self.label}: ")
 
     @property

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from curate.disk.units import counted
-from curate.errors import UsageError
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import UsageError
 
 if TYPE_CHECKING:
     import datasets

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from curate.disk.publish import Store, publish, scratch_of, url_of
 from curate.engines.exchange import open_exchange
-from curate.errors import UsageError
 from curate.run.driver import run_planned
 from curate.run.intact import corpus_seals
 from curate.run.outcome import Options, Outcome
 from curate.run.plan import RunPlan, make_plan
 from curate.steps.recipe import Recipe
-from curate.terminal.progress import say
+from llmcurate.base.disk.publish import Store, publish, scratch_of, url_of
+from llmcurate.base.errors import UsageError
+from llmcurate.base.terminal.progress import say
 
 
 def working_folder(out: Path, scratch: Path | None = None) -> tuple[Path, str | None]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from curate.errors import UsageError
+from llmcurate.base.errors import UsageError
 
 if TYPE_CHECKING:
     from curate.api.documents import StoredDocuments
@@ -209,7 +209,7 @@ def result_of(
 ) -> Result:
     """Runs the recipe. An interrupt leaves `out` as a killed run does: the same call goes on."""
     from curate.api.outcome import carry_out
-    from curate.terminal.progress import say
+    from llmcurate.base.terminal.progress import say
 
     aside = None if scratch is None else Path(scratch)
     try:

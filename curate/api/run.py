@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from curate.api.result import Location, Result, result_of
 from curate.api.tables import names_of
-from curate.errors import UsageError
+from llmcurate.base.errors import UsageError
 
 if TYPE_CHECKING:
     from curate.steps.recipe import Change, Recipe

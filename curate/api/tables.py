@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from curate.disk.files import cache_folder, file_digest, temporary_name
-from curate.errors import UsageError
+from llmcurate.base.disk.files import cache_folder, file_digest, temporary_name
+from llmcurate.base.errors import UsageError
 
 ROWS = 10_000  # of a row group, whatever pieces a table comes in
 TAKES = "files, folders, URLs, tables (pandas, polars, Arrow, datasets) or a list of dicts"

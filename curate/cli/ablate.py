@@ -21,8 +21,8 @@ from curate.cli.options import (
     read_changes,
 )
 from curate.cli.settings import READS_TEXTS, command
-from curate.errors import UsageError
-from curate.terminal.output import echo
+from llmcurate.base.errors import UsageError
+from llmcurate.base.terminal.output import echo
 
 
 @command(app, "Ablate", reads=READS_TEXTS)
@@ -85,9 +85,9 @@ def ablate(
     """
     from curate.cli.model_settings import Ablate
     from curate.engines.choose import check_engine
-    from curate.errors import needs_training
     from curate.inspect import results
     from curate.products.eval_texts import named_paths
+    from curate.products.needs import needs_training
 
     chosen = Ablate.of(settings)
     check_engine(engine, address)

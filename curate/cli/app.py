@@ -40,11 +40,11 @@ from curate.cli import (  # noqa: F401 (their commands join the app)
 from curate.cli.early_worker import start_worker
 from curate.cli.options import app
 from curate.engines import late_pandas
-from curate.errors import CurateError, disk_error
 from curate.run import interrupt
-from curate.terminal.output import echo, tell
-from curate.terminal.progress import say
-from curate.version import __version__
+from llmcurate.base.errors import LlmcurateError, disk_error
+from llmcurate.base.terminal.output import echo, tell
+from llmcurate.base.terminal.progress import say
+from llmcurate.version import __version__
 
 
 def _version(value: bool) -> None:
@@ -108,7 +108,7 @@ _DAMAGE = re.compile(r"magic bytes|thrift|TProtocol|[Cc]orrupt|Unexpected end of
 def _report(error: Exception) -> int:
     """Prints one line for an error; returns the exit code."""
     name = type(error).__name__
-    if isinstance(error, CurateError):
+    if isinstance(error, LlmcurateError):
         say(f"llmcurate: {error}")
         return error.exit_code
     if hasattr(error, "format_message"):  # an error of the parser of the command line

@@ -11,7 +11,7 @@ import typer
 from curate.cli import completion
 from curate.cli.options import DEFAULT, app
 from curate.cli.settings import SettingsCommand
-from curate.terminal.output import echo
+from llmcurate.base.terminal.output import echo
 
 READ = "read"  # the section of a recipe that is no step
 
@@ -33,7 +33,7 @@ def recipes(
     llmcurate recipes fineweb > mine.yaml
     """
     from curate.steps.shipped import shipped, text_of
-    from curate.terminal.tables import table
+    from llmcurate.base.terminal.tables import table
 
     if name is not None:
         echo(text_of(name), end="")
@@ -61,7 +61,7 @@ def steps(
     """
     from curate.steps.registry import REGISTRY, step_names
     from curate.steps.schema import definition_of
-    from curate.terminal.tables import table
+    from llmcurate.base.terminal.tables import table
 
     if name is not None:
         echo(_step_text(name, definition_of(name)))

@@ -8,8 +8,8 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
 
-from curate.disk.units import parse_count
-from curate.errors import UsageError
+from llmcurate.base.disk.units import parse_count
+from llmcurate.base.errors import UsageError
 
 Class = TypeVar("Class", bound="CommandSettings")
 # A number that may be written as 100k or 1e5.

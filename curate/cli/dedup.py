@@ -27,8 +27,8 @@ from curate.cli.options import (
     workspace,
 )
 from curate.cli.settings import READS_ALL, Steps, command
-from curate.errors import UsageError
-from curate.terminal.output import echo, echo_json
+from llmcurate.base.errors import UsageError
+from llmcurate.base.terminal.output import echo, echo_json
 
 if TYPE_CHECKING:
     from curate.cli.execution import CommandOptions
@@ -105,7 +105,7 @@ def dedup(
     from curate.cli.execution import execute
     from curate.dedup import methods
     from curate.steps.recipe import compose
-    from curate.terminal.progress import say
+    from llmcurate.base.terminal.progress import say
 
     recipe = compose("dedup", methods.steps_with_options(method, settings), tuple(sets or ()))
     for step in recipe.document_steps:
@@ -137,7 +137,7 @@ def clusters(
 
     from curate.cli.command_settings import Clusters
     from curate.inspect.report import clusters as browsing
-    from curate.terminal.tables import coloured
+    from llmcurate.base.terminal.tables import coloured
 
     out = newest("dedup", out, "OUT")
     chosen = Clusters.of(settings)
@@ -265,8 +265,8 @@ def audit(
     import json
 
     from curate.cli.command_settings import DedupAudit
-    from curate.disk.files import make_folder, write_text
     from curate.inspect.evaluate import duplicates
+    from llmcurate.base.disk.files import make_folder, write_text
 
     chosen = DedupAudit.of(settings)
     inputs, folder = corpus_of(inputs), _folder(out, "audit")
@@ -320,8 +320,8 @@ def import_signatures(
     llmcurate dedup new/ --method minhash --against theirs -o out
     """
 
-    from curate.dedup.minhash.lean import import_signatures as make_index
-    from curate.disk.units import counted
+    from curate.dedup.minhash.lean_minhash import import_signatures as make_index
+    from llmcurate.base.disk.units import counted
 
     figures = make_index(signatures, out)
     if as_json:
@@ -362,7 +362,7 @@ def decontaminate(
     """
     from curate.cli.execution import execute
     from curate.steps.recipe import compose
-    from curate.terminal.progress import say
+    from llmcurate.base.terminal.progress import say
 
     if not settings.get("evals"):
         raise UsageError("name the test items: --evals FILE (repeatable)")

@@ -10,8 +10,9 @@ import typer
 
 from curate.cli.options import Json, Quiet, TrustCode, app, newest, reading
 from curate.cli.settings import READS_TEXTS, command
-from curate.errors import UsageError, needs_training
-from curate.terminal.output import echo, echo_json
+from curate.products.needs import needs_training
+from llmcurate.base.errors import UsageError
+from llmcurate.base.terminal.output import echo, echo_json
 
 
 @command(app, "Evaluate", reads=READS_TEXTS)
@@ -52,7 +53,7 @@ def evaluate(
     from curate.cli.model_settings import Evaluate
     from curate.formats.folders import needs
     from curate.products.eval_texts import as_shards, named_paths
-    from curate.terminal.progress import say
+    from llmcurate.base.terminal.progress import say
 
     no_model = "=" in model and not Path(model).exists()
     folder = newest("model", None if no_model else Path(model), "MODEL")
@@ -95,8 +96,8 @@ def evaluate(
 
 def evaluation_text(figures: dict[str, Any]) -> str:
     """The scores of a model in tables: of texts, and of questions."""
-    from curate.pages.html import plain
-    from curate.terminal.tables import table
+    from llmcurate.base.pages.html import plain
+    from llmcurate.base.terminal.tables import table
 
     texts, questions = [], []
     for name, score in figures["texts"].items():

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from curate.disk.units import counted, format_bytes
-from curate.errors import UsageError
 from curate.run import workspace
-from curate.terminal.output import echo, echo_json
-from curate.terminal.progress import say
+from llmcurate.base.disk.units import counted, format_bytes
+from llmcurate.base.errors import UsageError
+from llmcurate.base.terminal.output import echo, echo_json
+from llmcurate.base.terminal.progress import say
 
 if TYPE_CHECKING:
     from curate.run.outcome import Options, Outcome

@@ -13,8 +13,8 @@ import typer
 
 from curate.cli.options import Json, Quiet, app
 from curate.cli.settings import command
-from curate.errors import RunFailed, UsageError
-from curate.terminal.output import echo_json
+from llmcurate.base.errors import RunFailed, UsageError
+from llmcurate.base.terminal.output import echo_json
 
 if TYPE_CHECKING:
     from curate.cli.command_settings import Fetch
@@ -80,7 +80,7 @@ class _Work:
     @property
     def rate(self) -> float | None:
         """Bytes a second."""
-        from curate.disk.units import parse_rate
+        from llmcurate.base.disk.units import parse_rate
 
         return parse_rate(self.chosen.rate) if self.chosen.rate else None
 
@@ -88,9 +88,9 @@ class _Work:
         self, files: Sequence[Wanted], label: str = "fetch", parallel: int | None = None
     ) -> Outcome:
         """Files, with a line of progress."""
-        from curate.disk.units import format_bytes
         from curate.fetch.download import download
-        from curate.terminal.progress import Progress, say
+        from llmcurate.base.disk.units import format_bytes
+        from llmcurate.base.terminal.progress import Progress, say
 
         with Progress(label, len(files), self.quiet) as progress:
 
@@ -110,8 +110,8 @@ class _Work:
 
     def summary(self, fetched: int, at_hand: int, size: int, label: str) -> dict[str, Any]:
         """What came, said to the user and as figures."""
-        from curate.disk.units import counted, format_bytes
-        from curate.terminal.progress import say
+        from llmcurate.base.disk.units import counted, format_bytes
+        from llmcurate.base.terminal.progress import say
 
         seconds = time.monotonic() - self.began
         present = f", {at_hand} were there" if at_hand else ""
@@ -126,11 +126,11 @@ def _named(reasons: dict[str, str]) -> list[dict[str, str]]:
 
 def _files(names: list[str], work: _Work) -> tuple[dict[str, Any], str | None]:
     """(the outcome as JSON values, what failed) of files and lists of them."""
-    from curate.disk.files import make_folder
-    from curate.disk.units import counted
     from curate.fetch.download import fetch_one, forbid_offline
     from curate.fetch.file_lists import wanted_files
     from curate.fetch.transfer import Wanted
+    from llmcurate.base.disk.files import make_folder
+    from llmcurate.base.disk.units import counted
 
     chosen = work.chosen
 
@@ -160,11 +160,11 @@ def _files(names: list[str], work: _Work) -> tuple[dict[str, Any], str | None]:
 
 def _captures(rows: list[str], work: _Work) -> tuple[dict[str, Any], str | None]:
     """The same of captures, from rows and from a URL index."""
-    from curate.disk.files import make_folder
-    from curate.disk.units import counted
     from curate.fetch.captures import Query, captures_of, local_captures
     from curate.fetch.ranged import fetch_captures
-    from curate.terminal.progress import say
+    from llmcurate.base.disk.files import make_folder
+    from llmcurate.base.disk.units import counted
+    from llmcurate.base.terminal.progress import say
 
     chosen = work.chosen
     captures = [capture for name in rows for capture in local_captures(name)]

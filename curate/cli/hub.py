@@ -9,7 +9,7 @@ import typer
 
 from curate.cli.options import Json, Quiet, app
 from curate.cli.settings import command
-from curate.terminal.output import echo, echo_json
+from llmcurate.base.terminal.output import echo, echo_json
 
 
 @command(app, "Push")
@@ -36,8 +36,8 @@ def push(
     llmcurate push out me/my-tokenizer --kind tokenizer --public --license apache-2.0
     """
     from curate.cli.command_settings import Push
-    from curate.disk.units import counted, format_bytes
     from curate.hub.push import push as push_folder
+    from llmcurate.base.disk.units import counted, format_bytes
 
     chosen = Push.of(settings)
     done = push_folder(out, repository, chosen.kind, chosen.public, chosen.license, quiet)

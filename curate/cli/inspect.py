@@ -24,8 +24,8 @@ from curate.cli.options import (
     workspace,
 )
 from curate.cli.settings import command
-from curate.errors import UsageError
-from curate.terminal.output import echo, echo_json
+from llmcurate.base.errors import UsageError
+from llmcurate.base.terminal.output import echo, echo_json
 
 if TYPE_CHECKING:
     from curate.cli.execution import CommandOptions
@@ -161,9 +161,9 @@ def whatif(
 
 def _answer(run: Path, sets: tuple[str, ...], page: Path | None, as_json: bool) -> None:
     """Prints the answer, and writes its page."""
-    from curate.disk.files import write_text
     from curate.inspect.whatif import columns
-    from curate.terminal.progress import say
+    from llmcurate.base.disk.files import write_text
+    from llmcurate.base.terminal.progress import say
 
     _check_page(page, "-o")
     early = columns.start(run)
@@ -222,8 +222,8 @@ def browse(
     llmcurate browse out --static out
     """
     from curate.cli.command_settings import Browse
-    from curate.disk.files import make_folder, write_text
     from curate.inspect.browse.library import library
+    from llmcurate.base.disk.files import make_folder, write_text
 
     chosen = Browse.of(settings)
     run = newest("corpus", run, "RUN")
@@ -257,7 +257,7 @@ def browse(
 
 def _finished(run: Path | None) -> Path:
     """The run; in a workspace by default the newest one, which a line names."""
-    from curate.terminal.progress import say
+    from llmcurate.base.terminal.progress import say
 
     folder = newest("finished run", run, "RUN")
     say(f"the newest run: {folder}", quiet=run is not None)

@@ -88,13 +88,13 @@ def language_evaluate(
     llmcurate language evaluate model/language.bin labelled.jsonl -o evaluation
     """
     from curate.cli.command_settings import LanguageEvaluate
-    from curate.corpus.direct import DirectInput
+    from curate.corpus.direct_input import DirectInput
     from curate.inspect import results
     from curate.inspect.evaluate.classifiers import evaluate_language, render_language
     from curate.run.plan import make_plan
     from curate.scoring.language.scores import text_of
     from curate.steps.recipe import build
-    from curate.terminal.progress import say
+    from llmcurate.base.terminal.progress import say
 
     chosen = LanguageEvaluate.of(settings)
     results.check_folder(out)

@@ -23,7 +23,7 @@ from curate.cli.options import (
     read_changes,
 )
 from curate.cli.settings import READS_TEXTS, command
-from curate.errors import UsageError
+from llmcurate.base.errors import UsageError
 
 if TYPE_CHECKING:
     from curate.cli.execution import CommandOptions
@@ -171,11 +171,11 @@ def search(
     """
     from curate.cli.model_settings import MixSearch
     from curate.engines.choose import check_engine
-    from curate.errors import needs_training
     from curate.inspect import results
     from curate.mix.sources import named
     from curate.mix.step import pairs
     from curate.products.eval_texts import named_paths
+    from curate.products.needs import needs_training
 
     chosen = MixSearch.of(settings)
     check_engine(engine, address)

@@ -12,10 +12,10 @@ import typer
 from curate.cli import completion
 from curate.cli.options import Json, Quiet, Sets, TrustCode, group, reading
 from curate.cli.settings import READS_TEXTS, command
-from curate.disk.units import counted, format_bytes, format_percent, format_scaled
-from curate.errors import UsageError
-from curate.terminal.output import echo, echo_json
-from curate.terminal.tables import table
+from llmcurate.base.disk.units import counted, format_bytes, format_percent, format_scaled
+from llmcurate.base.errors import UsageError
+from llmcurate.base.terminal.output import echo, echo_json
+from llmcurate.base.terminal.tables import table
 
 if TYPE_CHECKING:
     from train.model.config import ModelConfig
@@ -47,7 +47,7 @@ def model_show(
     llmcurate model show 124m --set model.attention.window=64
     """
     from curate.cli.model_settings import ModelShow
-    from curate.errors import needs_training
+    from curate.products.needs import needs_training
 
     chosen = ModelShow.of(settings)
     with needs_training():
@@ -94,7 +94,7 @@ def model_coordinates(
     llmcurate model coordinates tiny --set model.attention.head_dim=16 --widths 96,192,384
     """
     from curate.cli.model_settings import ModelCoordinates
-    from curate.errors import needs_training
+    from curate.products.needs import needs_training
 
     chosen = ModelCoordinates.of(settings)
     try:
@@ -157,8 +157,8 @@ def model_compare(
     """
     from curate.cli.model_settings import ModelCompare
     from curate.cli.options import newest
-    from curate.errors import needs_training
     from curate.inspect.compare.models import compare_models
+    from curate.products.needs import needs_training
 
     chosen = ModelCompare.of(settings)
     if (chosen.tokens is None) == (chosen.flops is None):
@@ -203,10 +203,10 @@ def model_rope_search(
     import time
 
     from curate.cli.model_settings import ModelRopeSearch
-    from curate.disk.files import write_text
-    from curate.errors import needs_training
     from curate.products.eval_texts import as_shards
-    from curate.terminal.progress import Progress, say
+    from curate.products.needs import needs_training
+    from llmcurate.base.disk.files import write_text
+    from llmcurate.base.terminal.progress import Progress, say
 
     chosen = ModelRopeSearch.of(settings)
     with needs_training(), tempfile.TemporaryDirectory(prefix="llmcurate-rope-") as folder:
@@ -259,9 +259,9 @@ def _config(model: str, vocab: int | None, sets: list[str]) -> ModelConfig:
     from curate.cli.training import a_model
     from curate.products.pretraining import NAMES
     from curate.steps.recipe import Change
+    from llmcurate.base.settings import change
     from train.model.presets import PRESETS, preset
     from train.runs.checkpoint import model_of, newest
-    from train.settings import change
 
     items = [Change.of(text).within({"model": NAMES["model"]}) for text in sets]
     changes = {item.key: item.value for item in items}
@@ -281,7 +281,7 @@ def _config(model: str, vocab: int | None, sets: list[str]) -> ModelConfig:
 @model_app.command("list")
 def model_list(as_json: Json = False) -> None:
     """List the presets: names, parameters, architecture."""
-    from curate.errors import needs_training
+    from curate.products.needs import needs_training
 
     with needs_training():
         from train.measure.accounting import architecture_row, parameters

@@ -9,8 +9,8 @@ from typing import Annotated, Optional
 import typer
 
 from curate.cli.options import group
-from curate.errors import UsageError
-from curate.terminal.output import echo
+from llmcurate.base.errors import UsageError
+from llmcurate.base.terminal.output import echo
 
 new_app = group("new", "Write the beginnings of a package: new step NAME.")
 
@@ -123,7 +123,7 @@ def step(
     Example:
     llmcurate new step share_of_digits -o my-step
     """
-    from curate.disk.files import make_folder
+    from llmcurate.base.disk.files import make_folder
 
     _check_name(name)
     folder = out or Path(f"llmcurate-{name.replace('_', '-')}")

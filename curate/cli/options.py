@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 
 from curate.cli import completion
 from curate.cli.help import Command
-from curate.errors import UsageError
+from llmcurate.base.errors import UsageError
 
 if TYPE_CHECKING:
     from curate.cli.execution import CommandOptions

@@ -10,8 +10,8 @@ import typer
 
 from curate.cli.options import DEFAULT, Inputs, Json, Restart, Sets, group, run_steps
 from curate.cli.settings import command
-from curate.errors import UsageError
-from curate.terminal.output import echo, echo_json
+from llmcurate.base.errors import UsageError
+from llmcurate.base.terminal.output import echo, echo_json
 
 if TYPE_CHECKING:
     from curate.cli.execution import CommandOptions

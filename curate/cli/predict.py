@@ -10,8 +10,8 @@ import typer
 
 from curate.cli.options import Json, Quiet, app
 from curate.cli.settings import command
-from curate.errors import needs_training
-from curate.terminal.output import echo, echo_json
+from curate.products.needs import needs_training
+from llmcurate.base.terminal.output import echo, echo_json
 
 
 @command(app, "Predict")
@@ -38,7 +38,7 @@ def predict(
     llmcurate predict topics texts.jsonl -o labelled.jsonl
     """
     from curate.cli.model_settings import Predict
-    from curate.disk.files import write_text
+    from llmcurate.base.disk.files import write_text
 
     chosen = Predict.of(settings)
     with needs_training():

@@ -20,9 +20,9 @@ from curate.cli.options import (
     run_steps,
 )
 from curate.cli.settings import command
-from curate.disk.units import counted
-from curate.errors import UsageError
-from curate.terminal.output import echo, echo_json
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import UsageError
+from llmcurate.base.terminal.output import echo, echo_json
 
 if TYPE_CHECKING:
     from curate.cli.execution import CommandOptions
@@ -82,11 +82,11 @@ def quality_train(
     from dataclasses import replace
 
     from curate.cli.command_settings import QualityTrain
-    from curate.disk.files import make_folder
     from curate.engines.local import call_apart
     from curate.run.made import claim
     from curate.scoring.language.model import need_library
     from curate.scoring.quality.train import PRESETS, Texts, train
+    from llmcurate.base.disk.files import make_folder
 
     need_library()
     chosen = QualityTrain.of(settings)
@@ -190,8 +190,8 @@ def quality_threshold(
 
 def text_of(figures: dict[str, Any]) -> str:
     """An evaluation for a terminal."""
-    from curate.disk.units import format_percent
-    from curate.terminal.tables import table
+    from llmcurate.base.disk.units import format_percent
+    from llmcurate.base.terminal.tables import table
 
     deciles = [
         (

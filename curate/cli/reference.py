@@ -9,7 +9,7 @@ from typing import Any
 
 from curate.cli.settings import settings_classes
 from curate.steps.schema import FILE, class_schema, recipe_schema, text_of, type_text
-from curate.terminal.output import echo
+from llmcurate.base.terminal.output import echo
 
 PAGE = "docs/reference.md"
 INTRODUCTION = """\

@@ -26,9 +26,9 @@ from curate.cli.options import (
     read_changes,
 )
 from curate.cli.settings import READS_ALL, command
-from curate.disk.units import counted
-from curate.errors import CurateError, LockHeld, UsageError, disk_error
-from curate.terminal.output import echo, echo_json, tell
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import LlmcurateError, LockHeld, UsageError, disk_error
+from llmcurate.base.terminal.output import echo, echo_json, tell
 
 if TYPE_CHECKING:
     from curate.cli.command_settings import Refresh
@@ -137,7 +137,9 @@ def _run(request: Request, how: How) -> int:
             failure = disk_error(failure) or failure
             error, code = failure, getattr(failure, "exit_code", 1)
             text = (
-                str(error) if isinstance(error, CurateError) else f"{type(error).__name__}: {error}"
+                str(error)
+                if isinstance(error, LlmcurateError)
+                else f"{type(error).__name__}: {error}"
             )
             if log:
                 log.error("%s", text, extra={FIELDS: {"exit_code": code}})
@@ -168,7 +170,7 @@ def _refresh(request: Request, how: How) -> Refreshed | None:
     from curate.formats.fetched import expanded
     from curate.run.homes import FILE
     from curate.steps.recipe import load
-    from curate.terminal.progress import say
+    from llmcurate.base.terminal.progress import say
 
     home, settings = request.home, request.settings
     if settings.rollback is not None:
@@ -279,7 +281,7 @@ def forget(
     from curate.refresh import run
     from curate.refresh.outcome import How
     from curate.run.homes import FILE
-    from curate.terminal.progress import say
+    from llmcurate.base.terminal.progress import say
 
     chosen = Forget.of(settings)
     how = How(quiet=quiet)

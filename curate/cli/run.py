@@ -25,9 +25,9 @@ from curate.cli.options import (
     workspace,
 )
 from curate.cli.settings import Steps, command, setting_options
-from curate.errors import UsageError
 from curate.steps.registry import REGISTRY
-from curate.terminal.output import echo
+from llmcurate.base.errors import UsageError
+from llmcurate.base.terminal.output import echo
 
 if TYPE_CHECKING:
     from curate.cli.execution import CommandOptions
@@ -109,7 +109,7 @@ def _with_forecast(options: CommandOptions, settings: dict[str, Any]) -> Command
 
     from curate.cli.command_settings import Forecast
     from curate.cli.execution import Scale
-    from curate.disk.units import parse_size
+    from llmcurate.base.disk.units import parse_size
 
     if not options.dry_run:
         flag = next(f"--{name.replace('_', '-')}" for name in settings)

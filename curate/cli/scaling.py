@@ -40,8 +40,8 @@ def scaling_run(
     """
     from curate.cli.model_settings import ScalingRun
     from curate.cli.options import newest
-    from curate.errors import needs_training
     from curate.inspect.scaling import run_sweep
+    from curate.products.needs import needs_training
 
     chosen = ScalingRun.of(settings)
     folder = newest("shards", shards, "SHARDS")
@@ -81,8 +81,8 @@ def scaling_fit(
     llmcurate scaling fit points.csv -o law
     """
     from curate.cli.model_settings import ScalingFit
-    from curate.errors import needs_training
     from curate.inspect.scaling import fit_points
+    from curate.products.needs import needs_training
 
     chosen = ScalingFit.of(settings)
     with needs_training():
@@ -102,8 +102,8 @@ def scaling_plan(as_json: Json = False, **settings: Any) -> None:
     llmcurate scaling plan --flops 1e20 --unique-tokens 2e9 --fit sweep --gpu H100
     """
     from curate.cli.model_settings import ScalingPlan
-    from curate.errors import needs_training
     from curate.inspect.scaling import plan_budget
+    from curate.products.needs import needs_training
 
     chosen = ScalingPlan.of(settings)
     with needs_training():

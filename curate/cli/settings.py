@@ -18,8 +18,8 @@ import typer
 from curate.cli import completion
 from curate.cli.help import Command, shown_facts
 from curate.cli.options import document_options
-from curate.errors import UsageError
 from curate.steps.schema import settings_of, summary_of
+from llmcurate.base.errors import UsageError
 
 Steps = list[tuple[str, dict[str, Any]]]  # names, and the settings that the command itself decides
 TYPES = {"integer": int, "number": float, "boolean": bool, "string": str}

@@ -19,7 +19,7 @@ from curate.cli.options import (
     run_steps,
 )
 from curate.cli.settings import command
-from curate.errors import UsageError
+from llmcurate.base.errors import UsageError
 
 if TYPE_CHECKING:
     from curate.cli.execution import CommandOptions
@@ -173,7 +173,7 @@ def tokenizer_eval(
     from curate.inspect.evaluate.tokenizers import evaluate
     from curate.inspect.evaluate.tokenizers_page import render
     from curate.inspect.evaluate.tokenizers_text import text
-    from curate.terminal.tables import coloured
+    from llmcurate.base.terminal.tables import coloured
 
     results.check_folder(out)
     chosen = TokenizerEval.of(settings)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -13,9 +12,9 @@ import typer
 from curate.cli.options import Json, Restart, reading
 from curate.cli.settings import command
 from curate.cli.tokenizer import tokenizer_app
-from curate.disk.units import counted
-from curate.errors import UsageError
-from curate.terminal.output import echo, echo_json
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import UsageError
+from llmcurate.base.terminal.output import echo, echo_json
 
 if TYPE_CHECKING:
     from curate.formats.read_settings import ReadSettings
@@ -80,14 +79,13 @@ def convert(
     Example:
     llmcurate tokenizer convert spm.model --to tokenizer.json -o tok
     """
-    from curate.terminal.progress import say
+    from llmcurate.base.terminal.progress import say
     from tokenize_kit.change.convert import convert as run
 
     asked = {"tokenizer": tokenizer, "to": to, "pattern": pattern}
-    with _translated():
-        texts = _buffers(verify, as_json, reading(read)) if verify else None
-        _claim("convert", out, asked, restart, to)
-        card = run(tokenizer, out, to, pattern=pattern, batches=texts and texts())
+    texts = _buffers(verify, as_json, reading(read)) if verify else None
+    _claim("convert", out, asked, restart, to)
+    card = run(tokenizer, out, to, pattern=pattern, batches=texts and texts())
     if as_json:
         echo_json({"out": str(out), **card})
         return
@@ -146,7 +144,7 @@ def extend(
     llmcurate tokenizer extend tok --with thai/ --add 10000 -o tok-th --embeddings model.safetensors
     """
     from curate.cli.tokenizer_settings import TokenizerExtend
-    from curate.terminal.progress import say
+    from llmcurate.base.terminal.progress import say
     from tokenize_kit.change.addition import Rows
     from tokenize_kit.change.extend import extend as learn
     from tokenize_kit.change.join import join
@@ -156,18 +154,17 @@ def extend(
         raise UsageError("extend: give --with CORPUS and --add N, or --from TOKENIZER")
     if other is None and chosen.scripts:
         raise UsageError("extend: --scripts is for --from TOKENIZER")
-    with _translated():
-        texts = _buffers(corpus, as_json, reading(read)) if corpus else None
-        asked = {"tokenizer": tokenizer, "with": corpus, "add": add, "from": other}
-        asked |= {"embeddings": embeddings, **read, **settings}
-        _claim("extend", out, asked, restart)
-        rows = None
-        if embeddings:
-            rows = Rows(embeddings, tuple(tensor or ()), chosen.init, chosen.seed, texts)
-        if other:
-            card = join(tokenizer, other, out, scripts=chosen.scripts, rows=rows, batches=texts)
-        elif texts and add:
-            card = learn(tokenizer, texts(), out, add, least=chosen.min_frequency, rows=rows)
+    texts = _buffers(corpus, as_json, reading(read)) if corpus else None
+    asked = {"tokenizer": tokenizer, "with": corpus, "add": add, "from": other}
+    asked |= {"embeddings": embeddings, **read, **settings}
+    _claim("extend", out, asked, restart)
+    rows = None
+    if embeddings:
+        rows = Rows(embeddings, tuple(tensor or ()), chosen.init, chosen.seed, texts)
+    if other:
+        card = join(tokenizer, other, out, scripts=chosen.scripts, rows=rows, batches=texts)
+    elif texts and add:
+        card = learn(tokenizer, texts(), out, add, least=chosen.min_frequency, rows=rows)
     if as_json:
         echo_json({"out": str(out), **card})
         return
@@ -219,7 +216,7 @@ def prune(
     llmcurate tokenizer prune tok --common-with other -o tok-both
     """
     from curate.cli.tokenizer_settings import TokenizerPrune
-    from curate.terminal.progress import say
+    from llmcurate.base.terminal.progress import say
     from tokenize_kit.change.prune import prune as run
 
     chosen = TokenizerPrune.of(settings)
@@ -230,19 +227,18 @@ def prune(
     if common is None and not on:
         raise UsageError("prune: give texts to count on, --on CORPUS")
     asked = {"tokenizer": tokenizer, "on": on, "common_with": common, "embeddings": embeddings}
-    with _translated():
-        texts = _buffers(on, as_json, reading(read)) if on else None
-        _claim("prune", out, asked | read | settings, restart)
-        card = run(
-            tokenizer,
-            texts,
-            out,
-            most=chosen.keep_used,
-            least=chosen.min_count or 1,
-            common=common,
-            embeddings=embeddings,
-            tensors=tuple(tensor or ()),
-        )
+    texts = _buffers(on, as_json, reading(read)) if on else None
+    _claim("prune", out, asked | read | settings, restart)
+    card = run(
+        tokenizer,
+        texts,
+        out,
+        most=chosen.keep_used,
+        least=chosen.min_count or 1,
+        common=common,
+        embeddings=embeddings,
+        tensors=tuple(tensor or ()),
+    )
     if as_json:
         echo_json({"out": str(out), **card})
         return
@@ -266,18 +262,6 @@ def _claim(
     alone, _ = target_file(out, to) if to in FILES else (False, out)
     files = [out] if alone else [out / name for name in (*FILES.values(), "tokenizer_card.json")]
     claim(out, files, {"command": f"tokenizer {change}", **asked}, restart)
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    """Turns errors of tokenize_kit into those of the command line."""
-    from curate.inspect.evaluate.tokenizers import translated
-    from tokenize_kit.errors import TokenizerError
-
-    try:
-        yield
-    except TokenizerError as error:
-        raise translated(error) from None
 
 
 def _figures(card: dict[str, Any]) -> None:

@@ -24,9 +24,10 @@ from curate.cli.options import (
     workspace,
 )
 from curate.cli.settings import READS_TEXTS, command
-from curate.disk.units import counted
-from curate.errors import UsageError, needs_training
-from curate.terminal.output import echo, echo_json
+from curate.products.needs import needs_training
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import UsageError
+from llmcurate.base.terminal.output import echo, echo_json
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -131,7 +132,7 @@ def _fresh_shards(space: Workspace, options: CommandOptions) -> Path:
     from dataclasses import replace
 
     from curate.cli.tokenizer import encode
-    from curate.terminal.progress import say
+    from llmcurate.base.terminal.progress import say
 
     shards, corpus = space.newest("shards"), space.newest("corpus")
     tokenizer = space.newest("tokenizer")
@@ -237,7 +238,7 @@ def which(
     """
     folder = newest("model", run, "--run")
     with needs_training():
-        from train.measure.which import which as documents_of
+        from train.measure.step_documents import which as documents_of
 
         documents = documents_of(folder, step, shards)
     if as_json:
@@ -248,8 +249,8 @@ def which(
 
 def step_text(step: dict[str, Any]) -> str:
     """The documents that a training step read."""
-    from curate.pages.html import plain
-    from curate.terminal.tables import table
+    from llmcurate.base.pages.html import plain
+    from llmcurate.base.terminal.tables import table
 
     lines = [
         f"step {step['step']} ({step['stage']}): {counted(step['rows'], 'row')},"
@@ -341,8 +342,8 @@ def export_model(inputs: list[str], dtype: str, options: CommandOptions) -> None
     run = newest("model", Path(inputs[0]) if inputs else None, "IN")
     a_model(run)
     with needs_training():
-        from curate.disk.files import set_aside
-        from curate.terminal.progress import say
+        from llmcurate.base.disk.files import set_aside
+        from llmcurate.base.terminal.progress import say
         from train.hf.export import chosen
         from train.hf.export import export as write
 

@@ -11,9 +11,9 @@ import typer
 from curate.cli.model import model_app
 from curate.cli.options import Json, Quiet, reading
 from curate.cli.settings import command
-from curate.disk.units import counted
-from curate.errors import UsageError
-from curate.terminal.output import echo, echo_json
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import UsageError
+from llmcurate.base.terminal.output import echo, echo_json
 
 if TYPE_CHECKING:
     from tokenize_kit.card.figures import Sample
@@ -57,12 +57,11 @@ def transplant(
     llmcurate pretrain shards --model moved -o further
     """
     from curate.cli.model_settings import ModelTransplant
-    from curate.errors import needs_training
-    from curate.inspect.evaluate.tokenizers import Documents, translated
-    from curate.terminal.progress import say
+    from curate.inspect.evaluate.tokenizers import Documents
+    from curate.products.needs import needs_training
+    from llmcurate.base.terminal.progress import say
     from tokenize_kit.change.focus import drawn
     from tokenize_kit.change.source import file_of
-    from tokenize_kit.errors import TokenizerError
 
     chosen = ModelTransplant.of(settings)
     if chosen.init == "focus" and not corpus:
@@ -77,11 +76,8 @@ def transplant(
         from train.judge.judge import opened
 
         judged, new = opened(model), file_of(tokenizer)
-        try:
-            tables = Transplant(judged.tokenizer_file, new, chosen.init, chosen.seed, texts)
-            sample = drawn(texts, SCORED_BYTES) if texts else None
-        except TokenizerError as error:
-            raise translated(error) from None
+        tables = Transplant(judged.tokenizer_file, new, chosen.init, chosen.seed, texts)
+        sample = drawn(texts, SCORED_BYTES) if texts else None
         figures = tables.describe() | move(model, out, new, tables.rows)
         config = judged.model.config
         if sample and config.form == "decoder" and config.writes:

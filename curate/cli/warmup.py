@@ -9,7 +9,7 @@ import typer
 
 from curate.cli import completion
 from curate.cli.options import Json, Quiet, Workers, app
-from curate.terminal.output import echo, echo_json
+from llmcurate.base.terminal.output import echo, echo_json
 
 
 @app.command()
@@ -37,10 +37,10 @@ def warmup(
     llmcurate warmup fineweb mine.yaml
     """
 
-    from curate.disk.units import counted
     from curate.run.outcome import Options
     from curate.run.warmup import warm_up
-    from kernel_cache.folder import kernels_folder
+    from llmcurate.base.disk.units import counted
+    from llmcurate.base.kernels.folder import kernels_folder
 
     done = warm_up(recipes or [], Options(workers=workers).count(), quiet)
     if as_json:

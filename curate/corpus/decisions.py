@@ -12,7 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.disk.files import replacing
+from llmcurate.base.disk.files import replacing
 
 ROWS = 100_000  # of a row group, and of a batch
 

@@ -20,10 +20,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from curate.corpus.sketches import SketchedCorpus, SketchFile
-from curate.disk.files import sync_folder, text_digest, write_text
-from curate.disk.inside import all_inside, is_below, remove, remove_files
-from curate.disk.seals import DIGEST, Seal, fault, seal
-from curate.errors import RunFailed, UsageError
+from llmcurate.base.disk.files import sync_folder, text_digest, write_text
+from llmcurate.base.disk.safe_paths import all_inside, is_below, remove, remove_files
+from llmcurate.base.disk.seals import DIGEST, Seal, fault, seal
+from llmcurate.base.errors import RunFailed, UsageError
 
 if TYPE_CHECKING:
     from curate.steps.contracts import CorpusStep

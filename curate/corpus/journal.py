@@ -18,10 +18,10 @@ from contextvars import ContextVar
 from pathlib import Path
 from threading import Lock
 
-from curate.disk import files
-from curate.disk.inside import is_below, remove
-from curate.disk.seals import Seal, fault, seal
-from curate.errors import Damaged
+from llmcurate.base.disk import files
+from llmcurate.base.disk.safe_paths import is_below, remove
+from llmcurate.base.disk.seals import Seal, fault, seal
+from llmcurate.base.errors import Damaged
 
 NAME = ".journal"
 _current: ContextVar[Journal | None] = ContextVar("journal", default=None)

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from xxhash import xxh3_128_intdigest
 
-from curate.disk.files import file_digest, replacing
+from llmcurate.base.disk.files import file_digest, replacing
 
 FOLDERS = ("corpus", "rejected")  # of OUT
 MANIFEST_VERSION = 3

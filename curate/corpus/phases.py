@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from curate.corpus import journal
-from curate.disk.files import clear_temporary, sync_folder, temporary_name
-from curate.disk.inside import remove
+from llmcurate.base.disk.files import clear_temporary, sync_folder, temporary_name
+from llmcurate.base.disk.safe_paths import remove
 
 FACTS = "facts.json"
 

@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 
 from curate.corpus.shuffle.tasks import Group, run_tasks
 from curate.corpus.sketches import Run, Task
-from curate.disk.database import paths_literal
-from curate.disk.files import replacing
+from llmcurate.base.disk.database import paths_literal
+from llmcurate.base.disk.files import replacing
 
 # Bits of a float that say which range it is in; FINE where many ranks are wanted, whose ranges
 # would hold most scores otherwise.

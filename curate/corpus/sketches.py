@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 
 from curate.corpus.sizes import Sizes
 from curate.corpus.stage_files import changed_ids, part_path, with_ids
-from curate.disk.database import literal, paths_literal
-from curate.disk.elsewhere import Storage
+from llmcurate.base.disk.database import literal, paths_literal
+from llmcurate.base.disk.elsewhere import Storage
 
 # The mark before the name of an earlier corpus, and between it and an id.
 MARK = "\x1e"

@@ -13,8 +13,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.disk.elsewhere import check_here
 from curate.documents.documents import NUMBER, PAYLOAD
+from llmcurate.base.disk.elsewhere import check_here
 
 INNER = (NUMBER, *(name for name, _ in PAYLOAD))
 

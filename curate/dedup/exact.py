@@ -29,9 +29,9 @@ from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Sketches, Task
 from curate.dedup import survivors
 from curate.dedup.step import DedupStep, dropped
-from curate.disk.database import literal, paths_literal, scratch_database
-from curate.disk.files import replacing, temporary_name
 from curate.documents.documents import Documents
+from llmcurate.base.disk.database import literal, paths_literal, scratch_database
+from llmcurate.base.disk.files import replacing, temporary_name
 
 if TYPE_CHECKING:
     from curate.corpus.shuffle.candidates import CandidateTask

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from curate.text.hashing import hash128
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 
 Digest = Callable[[memoryview], bytes]
 PARAGRAPH = 100  # bytes of a short text in the comparison

@@ -9,7 +9,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import Any
 
-from curate.errors import UsageError
+from llmcurate.base.errors import UsageError
 
 MethodSteps = list[tuple[str, dict[str, Any]]]
 

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import AfterValidator
 
-from curate.disk.parquet_writer import one_array
 from curate.documents.documents import Documents
-from curate.errors import UsageError
+from llmcurate.base.disk.parquet_writer import one_array
+from llmcurate.base.errors import UsageError
 
 POLICIES = ("longest", "newest", "c4", "first", "best:<column>", "prefer-source:<a,b>")
 _PLAIN = POLICIES[:4]

@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from curate.demo.texts import Article, load_articles
-from curate.disk.units import counted, format_percent
 from curate.engines.local import call_apart
 from curate.scoring.language.examples import Training, pieces
 from curate.scoring.language.train import train
-from curate.terminal.progress import say
 from curate.text.near_copies import drawn_number
+from llmcurate.base.disk.units import counted, format_percent
+from llmcurate.base.terminal.progress import say
 
 _PIECE_CHARS = 60
 # A language gives at most so many pieces, and repeats what it has up to so many: English has

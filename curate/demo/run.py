@@ -20,8 +20,6 @@ from curate.dedup.minhash.step import DedupMinhash
 from curate.demo.plan import BLOCKED_DOMAINS, BLOCKED_WORDS, SIMILARITIES
 from curate.demo.score import Result, format_table, read_truth, score
 from curate.demo.web import DemoWeb, build_web
-from curate.disk.files import part_files, write_text
-from curate.disk.units import counted
 from curate.documents.edits import EDITS, edits_of
 from curate.documents.rejected import first_reasons, rejected_files
 from curate.run import funnel
@@ -30,8 +28,10 @@ from curate.run.plan import plan_run
 from curate.run.records import record
 from curate.run.workspace import create, find
 from curate.steps.recipe import Recipe, build, load
-from curate.terminal.output import echo, echo_json
-from curate.terminal.progress import say
+from llmcurate.base.disk.files import part_files, write_text
+from llmcurate.base.disk.units import counted
+from llmcurate.base.terminal.output import echo, echo_json
+from llmcurate.base.terminal.progress import say
 
 LISTS: dict[str, tuple[str, tuple[str, ...]]] = {  # setting of url_filter: file, lines
     "domains": ("blocked-domains.txt", BLOCKED_DOMAINS),

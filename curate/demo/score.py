@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-from curate.terminal.tables import table
+from llmcurate.base.terminal.tables import table
 
 QUALITY = ("c4", "gopher_quality", "gopher_repetition", "fineweb_quality")
 # Which steps may see to an expectation, and how people read it.

@@ -12,8 +12,8 @@ import numpy as np
 
 from curate.text.buffers import text_array
 from curate.text.unicode import space_bytes
-from kernel_cache import njit
-from kernel_cache.intrinsics import load8
+from llmcurate.base.kernels import njit
+from llmcurate.base.kernels.intrinsics import load8
 
 if TYPE_CHECKING:
     from curate.documents.documents import Documents

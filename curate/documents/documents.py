@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from curate.disk.units import counted
 from curate.documents.edits import EDITS, Spans, edit_counts, edits_column
 from curate.documents.rejected import Drop, marked_rows, reason_counts, rejected_table
 from curate.text.buffers import as_large_string, text_buffers
+from llmcurate.base.disk.units import counted
 
 DATE = pa.timestamp("us", tz="UTC")
 CORE: tuple[tuple[str, pa.DataType], ...] = (

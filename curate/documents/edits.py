@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curate.disk.parquet_writer import one_array
+from llmcurate.base.disk.parquet_writer import one_array
 
 EDITS = "edits"
 EDIT = pa.struct(

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.disk.files import part_files
+from llmcurate.base.disk.files import part_files
 
 FOLDER = "rejected"  # of OUT; also the kind of a stage's files that hold these records
 REASON = pa.struct(

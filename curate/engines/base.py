@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from curate.errors import CurateError, Damaged, RunFailed, Unforeseen
+from llmcurate.base.errors import Damaged, LlmcurateError, RunFailed, Unforeseen
 
 Task = dict[str, Any]
 Self = TypeVar("Self", bound="TaskLoop")
@@ -149,12 +149,12 @@ def refill(waiting: deque[Task], tasks: Iterator[Task], count: int) -> bool:
     return bool(waiting)
 
 
-def kind_of(error: CurateError) -> str:
+def kind_of(error: LlmcurateError) -> str:
     """The "kind" of a worker's answer about an error that tells the user enough."""
     return "damaged" if isinstance(error, Damaged) else "known"
 
 
-def failure(error: dict[str, Any]) -> CurateError:
+def failure(error: dict[str, Any]) -> LlmcurateError:
     """What a worker's answer {"kind", "message", "code", "traceback"} is for the user."""
     if error["kind"] == "memory":
         return RunFailed(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from curate.engines.base import Engine, Jobs
-from curate.errors import UsageError
+from llmcurate.base.errors import UsageError
 
 if TYPE_CHECKING:
     from curate.engines.exchange import Exchange

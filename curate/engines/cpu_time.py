@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from kernel_cache import compile_time
+from llmcurate.base.kernels import compile_time
 
 
 def cpu_seconds() -> float:

@@ -18,12 +18,12 @@ from tempfile import TemporaryDirectory
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from curate.disk.elsewhere import LINK, Storage, all_files, check_version, version_elsewhere
-from curate.disk.files import replacing, stream_digest, write_text
-from curate.disk.process import in_order
-from curate.disk.publish import WAIT_SECONDS, Store
-from curate.errors import RunFailed
-from curate.terminal.progress import say
+from llmcurate.base.disk.elsewhere import LINK, Storage, all_files, check_version, version_elsewhere
+from llmcurate.base.disk.files import replacing, stream_digest, write_text
+from llmcurate.base.disk.process import in_order
+from llmcurate.base.disk.publish import WAIT_SECONDS, Store
+from llmcurate.base.errors import RunFailed
+from llmcurate.base.terminal.progress import say
 
 if TYPE_CHECKING:
     from pyarrow.parquet import FileMetaData

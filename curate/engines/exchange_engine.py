@@ -22,11 +22,11 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-from curate.disk.elsewhere import all_files, check_version, version_elsewhere
-from curate.disk.files import replacing
 from curate.engines.base import Death, Engine, OnDeath, Task
 from curate.engines.exchange import TRANSFERS, Exchange, put_elsewhere, version_of
-from curate.errors import RunFailed
+from llmcurate.base.disk.elsewhere import all_files, check_version, version_elsewhere
+from llmcurate.base.disk.files import replacing
+from llmcurate.base.errors import RunFailed
 
 WORK = "curate.engines.exchange_worker:work"
 BEHIND = 16  # results whose files are on their way, while workers have their next tasks

@@ -19,10 +19,10 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-from curate.disk.inside import remove
 from curate.engines.base import Task
 from curate.engines.exchange import TRANSFERS, Exchange, version_of
-from curate.errors import CurateError, RunFailed
+from llmcurate.base.disk.safe_paths import remove
+from llmcurate.base.errors import LlmcurateError, RunFailed
 
 PREFIX = "llmcurate-exchange-"
 LOCK = "lock"
@@ -45,7 +45,7 @@ def work(task: Task) -> dict[str, Any]:
     function = resolve_name(task["function"])
     try:
         result = function(cache.to_local(task["payload"]))
-    except CurateError as error:
+    except LlmcurateError as error:
         error.args = (cache.to_driver(str(error)),)
         raise
     reply = {"result": cache.to_driver(result), "wrote": cache.take(task)}

@@ -20,8 +20,8 @@ from typing import Any
 from curate.engines import idle_workers
 from curate.engines.base import Death, Task, TaskLoop, WorkerBug, kind_of, refill
 from curate.engines.local import LocalEngine
-from curate.errors import CurateError, RunFailed, UsageError
-from curate.version import __version__
+from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
+from llmcurate.version import __version__
 
 # So often a task's worker may be lost; and where the cluster loses others all the time.
 LOST, LOST_AMONG_OTHERS = 3, 9
@@ -91,7 +91,7 @@ class Host:
             return {"death": astuple(deaths[0])}
         except WorkerBug as error:
             return {"error": {"kind": "bug", "message": str(error), "traceback": error.trace}}
-        except CurateError as error:
+        except LlmcurateError as error:
             known = {"message": str(error), "code": error.exit_code, "traceback": error.trace}
             return {"error": {"kind": kind_of(error), **known}}
         return {"result": result, "cpu": self._engine.cpu - began}

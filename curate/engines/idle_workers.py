@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from kernel_cache.start import command
+from llmcurate.base.start import command
 
 # Workers, each with the folder and environment that it was started in.
 _waiting: list[tuple[subprocess.Popen[bytes], object]] = []

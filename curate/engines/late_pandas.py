@@ -15,7 +15,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-from kernel_cache.start import OURS, importers
+from llmcurate.base.start import OURS, importers
 
 NAME = "pandas"
 # Packages that import no pandas: where one of them seems to, pyarrow or DuckDB does, from C.

@@ -23,10 +23,10 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from curate.disk.units import counted
 from curate.engines import idle_workers
 from curate.engines.base import Task, TaskLoop
-from curate.terminal.progress import mention
+from llmcurate.base.disk.units import counted
+from llmcurate.base.terminal.progress import mention
 
 LOOK_SECONDS = 1.0  # that count at most between two looks at the workers: nobody read their answers
 KERNEL_SECONDS = 120.0  # beside its own that a worker has for a kernel; none takes a tenth of it

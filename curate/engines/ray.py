@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from curate.disk.units import counted
 from curate.engines.base import Task, failure
 from curate.engines.hosts import Host, HostsEngine, handed_on
-from curate.errors import UsageError
-from curate.terminal.progress import say
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import UsageError
+from llmcurate.base.terminal.progress import say
 
 OBJECT_STORE = 80 << 20  # bytes; nothing of size lies in it
 REACH_SECONDS = 10

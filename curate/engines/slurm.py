@@ -25,13 +25,13 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from curate.disk.inside import remove
-from curate.disk.units import counted
 from curate.engines.base import Jobs, Task
 from curate.engines.hosts import LOST, HostsEngine, handed_on
 from curate.engines.slurm_job import Job, connection_over, receive, send
-from curate.errors import RunFailed, UsageError
-from curate.terminal.progress import say
+from llmcurate.base.disk.safe_paths import remove
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import RunFailed, UsageError
+from llmcurate.base.terminal.progress import say
 
 INSTALL = 'pip install "llmcurate[slurm]"'
 FOLDER = ".slurm"  # in OUT: scripts, what submitit unpickles, and the jobs' messages
@@ -310,7 +310,7 @@ class SlurmEngine(HostsEngine):
             lines = [line for line in text.splitlines() if line.strip()]
             ends = [line for line in lines if not line.startswith("srun: error")] or lines
             words = "".join(c for c in ends[-1] if c.isprintable())[:300] if ends else words
-        words = words.removeprefix("curate.errors.RunFailed: ")
+        words = words.removeprefix("llmcurate.base.errors.RunFailed: ")
         return f"{words}; see the logs in {self._folder / FOLDER}"
 
     def close(self) -> None:

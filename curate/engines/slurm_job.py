@@ -16,7 +16,7 @@ from multiprocessing.connection import Connection, answer_challenge, deliver_cha
 from typing import Any
 
 from curate.engines.hosts import Host
-from curate.errors import RunFailed
+from llmcurate.base.errors import RunFailed
 
 REACH_SECONDS = 10
 # Slurm sends the first when the job's time is nearly over (submitit asks for 90 seconds ahead), the

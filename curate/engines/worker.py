@@ -1,6 +1,6 @@
 """A worker process: reads tasks as JSON lines from stdin, answers as JSON lines on stdout.
 
-Started by the local engine (`kernel_cache.start`). It ends when its parent does.
+Started by the local engine (`llmcurate.base.start`). It ends when its parent does.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 from curate.engines import late_pandas
 from curate.engines.cpu_time import cpu_seconds
-from kernel_cache import compile_time
+from llmcurate.base.kernels import compile_time
 
 _reply_file = -1
 _compiles = False  # whether this process has compiled a kernel
@@ -100,8 +100,8 @@ def _end_after(parent: int) -> None:
 
 def _run(task: dict[str, Any]) -> dict[str, Any]:
     from curate.engines.base import kind_of
-    from curate.errors import CurateError, Unforeseen, disk_error
     from curate.steps.failures import described
+    from llmcurate.base.errors import LlmcurateError, Unforeseen, disk_error
 
     try:
         function = resolve_name(task["function"])
@@ -112,7 +112,7 @@ def _run(task: dict[str, Any]) -> dict[str, Any]:
         return {"error": {"kind": "memory", "message": "out of memory"}}
     except Exception as error:
         full = disk_error(error)
-        known = full or (error if isinstance(error, CurateError) else None)
+        known = full or (error if isinstance(error, LlmcurateError) else None)
         return {
             "error": {
                 "kind": "bug" if known is None or isinstance(known, Unforeseen) else kind_of(known),

@@ -20,10 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from curate.disk.files import file_digest, make_folder
-from curate.disk.units import counted
 from curate.engines.base import Task
-from curate.errors import UsageError
 from curate.experiment import budget as budgets
 from curate.experiment.corpora import (
     PLACEBO,
@@ -56,8 +53,11 @@ from curate.experiment.figures import collect
 from curate.experiment.runs import Place, Training, make_runs
 from curate.formats.read_settings import ReadSettings
 from curate.run.outcome import Options
-from curate.terminal.progress import say
-from train.files import read_json
+from llmcurate.base.disk.atomic import read_json
+from llmcurate.base.disk.files import file_digest, make_folder
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import UsageError
+from llmcurate.base.terminal.progress import say
 
 if TYPE_CHECKING:
     from curate.cli.model_settings import Ablate
@@ -153,7 +153,7 @@ def run_experiment(
     place: Place,
 ) -> dict[str, Any]:
     """The figures of the experiment; what is done of it is not done again. Raises UsageError before
-    anything is trained, TrainError and RunFailed."""
+    anything is trained, LlmcurateError and RunFailed."""
     begun = time.monotonic()
     budget, changes, choices = _checked(corpora, texts, chosen, sets)
     drawn = [

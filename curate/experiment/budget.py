@@ -22,14 +22,14 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from curate.disk.files import write_text
-from curate.disk.units import counted
 from curate.engines.base import Task
-from curate.errors import UsageError
 from curate.experiment.corpora import PLACEBO
 from curate.experiment.evaluation import DOCUMENTS, LEAST_EXCERPT
 from curate.experiment.runs import Place, Training, done_of, make_runs
-from curate.terminal.progress import say
+from llmcurate.base.disk.files import write_text
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import UsageError
+from llmcurate.base.terminal.progress import say
 
 if TYPE_CHECKING:
     from curate.cli.model_settings import Ablate
@@ -79,7 +79,7 @@ def chosen_budget(chosen: Ablate) -> Budget:
 
 
 def size_of(shards: Path, training: Training) -> Size:
-    """Of a corpus' shards; raises TrainError where it cannot be trained on."""
+    """Of a corpus' shards; raises LlmcurateError where it cannot be trained on."""
     from train.data.rows import split
     from train.data.shards import read_shards
 
@@ -271,8 +271,8 @@ def _choose(shards: Path, chosen: Ablate, training: Training, seconds: float) ->
 
 
 def cost(shards: Path, name: str, training: Training) -> tuple[int, float]:
-    """(parameters, operations a token) of a preset with the shards' vocabulary; raises TrainError
-    where it cannot be trained so."""
+    """(parameters, operations a token) of a preset with the shards' vocabulary; raises
+    LlmcurateError where it cannot be trained so."""
     from train.loop.start import make_plan
     from train.measure.accounting import flops_per_token, parameters
 
@@ -282,8 +282,8 @@ def cost(shards: Path, name: str, training: Training) -> tuple[int, float]:
 
 def _settings(training: Training, steps: int) -> Any:
     from curate.experiment.runs import unflat_but_texts
+    from llmcurate.base.settings import from_dict, unflat
     from train.config import TrainConfig
-    from train.settings import from_dict, unflat
 
     settings = {**training.settings, "steps": steps, "eval_every": steps}
     return from_dict(TrainConfig, unflat_but_texts(settings, unflat), "pretrain")

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from curate.api.outcome import carry_out
-from curate.errors import UsageError
 from curate.formats.listing import find_files
 from curate.formats.read_settings import ReadSettings
 from curate.products.eval_texts import are_shards
@@ -19,6 +18,7 @@ from curate.run.outcome import Options
 from curate.steps.recipe import Change, SettingNames, compose, load
 from curate.steps.registry import step_class
 from curate.steps.shipped import names as shipped_names
+from llmcurate.base.errors import UsageError
 
 PLACEBO = "placebo"
 _NAME = re.compile(r"\w[\w.+-]*")

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from curate.api.outcome import carry_out
-from curate.errors import UsageError
 from curate.experiment.corpora import Corpus, Sets, distinct
 from curate.run.outcome import Options
 from curate.steps.recipe import Recipe, compose
+from llmcurate.base.errors import UsageError
 
 ORDER, OTHER_ORDER = 0, 1  # seeds of the order of documents in shards; the second is the placebo's
 

@@ -19,14 +19,14 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from curate.corpus.direct import DirectInput
-from curate.disk.files import text_digest, write_text
-from curate.disk.units import counted
-from curate.errors import UsageError, as_failure
+from curate.corpus.direct_input import DirectInput
 from curate.experiment.corpora import Corpus
-from curate.formats.part import plan_reading
 from curate.formats.read_settings import ReadSettings
+from curate.formats.subset import plan_reading
 from curate.products.eval_texts import are_shards
+from llmcurate.base.disk.files import text_digest, write_text
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import UsageError
 
 WORDS = 13  # of a window
 DOCUMENTS = 50  # of a text that few bytes are shared by: Student's quantile is near 2 then
@@ -182,7 +182,6 @@ def encode_apart(
 ) -> dict[str, Any]:
     """Encodes the documents that no corpus holds; what is to be said of the text. tokenizers: by
     the folder that its shards go into. UsageError where fewer than two are left."""
-    from tokenize_kit.errors import TokenizerError
     from tokenize_kit.shards.writer import encode_shards
 
     by_corpus = {corpus: np.array(of[text.name]) for corpus, of in shares.items()}
@@ -196,11 +195,8 @@ def encode_apart(
     chosen = text.documents.filter(pa.array(apart))
     # A null column has no source that could be named.
     names = [c for c in COLUMNS if chosen[c].null_count < len(chosen)]
-    try:
-        for folder, tokenizer in tokenizers.items():
-            encode_shards(chosen.select(names).to_batches(), tokenizer, folder)
-    except TokenizerError as error:
-        raise as_failure(error) from None
+    for folder, tokenizer in tokenizers.items():
+        encode_shards(chosen.select(names).to_batches(), tokenizer, folder)
     return {
         "path": text.path,
         "available": text.available,

@@ -5,10 +5,16 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
-from curate.disk.units import counted, format_duration, format_percent, format_scaled, format_short
 from curate.experiment.page import machine_line, with_interval
-from curate.pages import templates
-from curate.terminal.tables import table
+from llmcurate.base.disk.units import (
+    counted,
+    format_duration,
+    format_percent,
+    format_scaled,
+    format_short,
+)
+from llmcurate.base.pages import templates
+from llmcurate.base.terminal.tables import table
 
 HEAD = ("", "predicted", "interval", "measured")
 

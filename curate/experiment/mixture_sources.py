@@ -9,9 +9,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from curate.disk.files import file_digest
-from curate.disk.units import counted
-from curate.errors import UsageError
 from curate.experiment.corpora import Corpus, Sets, read_sets
 from curate.experiment.encoding import ORDER, choose_tokenizers, encode_corpus, make_tokenizers
 from curate.experiment.evaluation import EvalText, draw_text, encode_apart, find_overlap
@@ -19,7 +16,10 @@ from curate.experiment.runs import Place
 from curate.formats.read_settings import ReadSettings
 from curate.products.eval_texts import are_shards, check_names
 from curate.run.outcome import Options
-from curate.terminal.progress import say
+from llmcurate.base.disk.files import file_digest
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import UsageError
+from llmcurate.base.terminal.progress import say
 
 if TYPE_CHECKING:
     from curate.cli.model_settings import MixSearch

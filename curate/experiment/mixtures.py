@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import yaml
 
-from curate.disk.files import make_folder, text_digest, write_text
-from curate.disk.units import counted
 from curate.engines.base import Task
-from curate.errors import UsageError
 from curate.experiment.ablate import COMMON
 from curate.experiment.figures import Rows
 from curate.experiment.mixture_sources import Prepared, Source, prepare
 from curate.experiment.runs import Place, Training, done_of, folder_of, make_runs
-from curate.terminal.progress import say
-from train.files import read_json
+from llmcurate.base.disk.atomic import read_json
+from llmcurate.base.disk.files import make_folder, text_digest, write_text
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import UsageError
+from llmcurate.base.terminal.progress import say
 from train.judge.mixtures import (
     WHOLE,
     HeldOut,
@@ -60,8 +60,8 @@ def search_mixture(
     place: Place,
 ) -> dict[str, Any]:
     """The figures of the search; runs that are there are not made again. weights: of the texts, by
-    their bytes where there are none. Raises UsageError before anything is trained, TrainError and
-    RunFailed."""
+    their bytes where there are none. Raises UsageError before anything is trained, LlmcurateError
+    and RunFailed."""
     import sklearn  # noqa: F401 (missed here, not when all is trained)
 
     if len(inputs) < 2:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from curate.disk.units import (
+from llmcurate.base.disk.units import (
     counted,
     format_bytes,
     format_duration,
@@ -12,9 +12,9 @@ from curate.disk.units import (
     format_scaled,
     format_short,
 )
-from curate.pages import templates
-from curate.pages.html import plain
-from curate.terminal.tables import table
+from llmcurate.base.pages import templates
+from llmcurate.base.pages.html import plain
+from llmcurate.base.terminal.tables import table
 
 HEAD = ("", "documents", "tokens", "tokens read", "epochs", "bits a byte", "difference")
 

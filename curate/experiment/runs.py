@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from curate.disk.files import file_digest, write_text
-from curate.disk.process import cores, host
-from curate.disk.units import counted
 from curate.engines.base import Task
 from curate.engines.choose import open_engine
-from curate.errors import RunFailed, as_failure
-from curate.run.deaths import retry_once
-from curate.terminal.progress import Progress
+from curate.run.worker_deaths import retry_once
+from llmcurate.base.disk.files import file_digest, write_text
+from llmcurate.base.disk.process import cores, host
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import RunFailed
+from llmcurate.base.terminal.progress import Progress
 
 DONE = "done.json"  # of a run: what it was, on which machine, and how long it took
 FUNCTION = "curate.experiment.runs:train_run"
@@ -81,36 +81,32 @@ def train_run(task: Task) -> dict[str, Any]:
     """A worker's part: the run of a task, trained or as it is there."""
     import torch
 
+    from llmcurate.base.settings import from_dict, unflat
     from train.config import TrainConfig
-    from train.errors import TrainError
     from train.judge.nats import document_nats
     from train.judge.trials import Trial, run_trial
-    from train.settings import from_dict, unflat
 
     torch.set_num_threads(task["threads"])
-    try:
-        settings = from_dict(TrainConfig, unflat_but_texts(task["train"], unflat), "pretrain")
-        trial = Trial(
-            name=task["name"],
-            shards=Path(task["shards"]) if task["shards"] else None,
-            train=settings,
-            model=task["model"],
-            changes=task["changes"],
-        )
-        folder = trial.folder(Path(task["out"]))
-        begun = time.monotonic()
-        run_trial(trial, Path(task["out"]))
-        trained = time.monotonic()
-        document_nats(
-            folder,
-            {name: Path(path) for name, path in settings.eval.items()},
-            context=settings.context,
-            batch_rows=settings.rows,
-            precision=settings.precision,
-            device=settings.device,
-        )
-    except TrainError as error:
-        raise as_failure(error) from None
+    settings = from_dict(TrainConfig, unflat_but_texts(task["train"], unflat), "pretrain")
+    trial = Trial(
+        name=task["name"],
+        shards=Path(task["shards"]) if task["shards"] else None,
+        train=settings,
+        model=task["model"],
+        changes=task["changes"],
+    )
+    folder = trial.folder(Path(task["out"]))
+    begun = time.monotonic()
+    run_trial(trial, Path(task["out"]))
+    trained = time.monotonic()
+    document_nats(
+        folder,
+        {name: Path(path) for name, path in settings.eval.items()},
+        context=settings.context,
+        batch_rows=settings.rows,
+        precision=settings.precision,
+        device=settings.device,
+    )
     facts = {
         "task": identity(task),
         "machine": machine(settings.device, task["threads"]),

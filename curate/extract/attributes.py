@@ -13,7 +13,7 @@ from collections import deque
 import numpy as np
 
 from curate.extract.tags import ATTR, look_up
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 
 # "-" stands for the edge of a word: any byte that is no letter, the ends of a value, and the place
 # between a small and a capital letter.

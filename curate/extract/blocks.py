@@ -21,13 +21,13 @@ from curate.extract.entities import entity_table
 from curate.extract.features import MASS
 from curate.extract.inputs import COUNT, PAGE_COUNT, fill, fill_page, look
 from curate.extract.metadata import FIELDS
+from curate.extract.metadata_choice import stated
 from curate.extract.net import choose, fitted, groups_of
 from curate.extract.render import render
 from curate.extract.scan import count_tags, scan
-from curate.extract.stated import stated
 from curate.extract.tags import ATTR, END, MAX_ELEMENTS, START, TAG, hash_table
 from curate.text.buffers import text_buffers
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 
 # What kernels look things up in: tags.hash_table of elements; of attributes, with the automaton of
 # hints behind; entities.entity_table.

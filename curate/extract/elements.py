@@ -44,7 +44,7 @@ from curate.extract.tags import (
     ST_PRE,
     TAG,
 )
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 
 _A, _P, _LI, _DT, _DD, _PRE_TAG = (TAG[n] for n in ("a", "p", "li", "dt", "dd", "pre"))
 _TABLE, _TR, _TD, _TH = (TAG[n] for n in ("table", "tr", "td", "th"))

@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from curate.extract.blocks import main_texts
+from curate.extract.metadata_choice import things_of
 from curate.extract.net import fitted
-from curate.extract.stated import things_of
 
 # Chosen on WCXB (docs/extraction.md): on pages with more text of their own, data made it worse.
 FEW = 300  # letters of a page's own text below which it counts as nearly empty

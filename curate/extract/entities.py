@@ -12,7 +12,7 @@ from html.entities import html5
 import numpy as np
 
 from curate.extract.tags import hash_table, look_up
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 
 LONGEST = max(len(name) for name in html5)  # 32 letters, the semicolon among them
 _NAMES = sorted(html5)

@@ -23,7 +23,7 @@ from curate.extract.tags import (
     START,
     TAG,
 )
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 
 # Columns of a block's measures.
 (

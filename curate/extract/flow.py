@@ -44,7 +44,7 @@ from curate.extract.tags import (
     START,
     TAG,
 )
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 
 # Classes of bytes in text, which is written as a browser would show it (CSS Text 3, section 4.1.3).
 PLAIN, BLANK, LESS, AMPERSAND, C2, WIDE_BLANK, CONTROL = range(7)

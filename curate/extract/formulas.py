@@ -11,7 +11,7 @@ import numpy as np
 
 from curate.extract.attributes import has_word, packed, same, starts_with
 from curate.extract.tags import ATTR
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 
 MAX_ADDRESS = 80  # bytes of `src` that are looked at: where the service's name is
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from curate.extract.attributes import read_name
 from curate.extract.tags import IS_BLOCK, IS_RAW, IS_VOID, KINDS, TAG, hash_table, look_up
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 
 WHOLE = -1  # for `tag`: do not end with the element
 _KEYS, _VALUES = hash_table({name: number for name, number in TAG.items() if name})

@@ -56,7 +56,7 @@ from curate.extract.units import (
     blocks_of,
     find_units,
 )
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 
 LEVELS = 6  # the block's element and those around it
 NEAR = 3  # elements whose own hints count as near

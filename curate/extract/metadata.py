@@ -1,8 +1,8 @@
 """Title, date, author and language that a page states of itself: where they stand in its bytes.
 
 The scanner notes places as it passes: `meta` elements (Open Graph, Dublin Core, names in use),
-`title`, `h1`, JSON-LD, `time`, elements that call themselves author or date. stated.py makes text
-of them behind the kernel, page by page, and chooses.
+`title`, `h1`, JSON-LD, `time`, elements that call themselves author or date. metadata_choice.py
+makes text of them behind the kernel, page by page, and chooses.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from curate.extract.attributes import BIT, same
 from curate.extract.days import day_in
 from curate.extract.tags import ATTR, NAMES, TAG
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 
 # Rows of a page's `meta`: int64[FIELDS, 3], each a rank (0: empty), start and end in the bytes. The
 # first ones hold the best place of their kind, those behind HEADINGS the first few of theirs.

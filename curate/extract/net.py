@@ -20,7 +20,7 @@ from curate.extract.features import MASS
 from curate.extract.inputs import COUNT, PAGE_COUNT, fill, fill_page, look
 from curate.extract.tags import N_PARENT, NODE
 from curate.extract.units import numbered, order_of
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 
 MODEL = "main-text.npz"
 KINDS = "article collection documentation forum listing product service".split()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from curate.extract.tags import END, N_PARENT, N_TAG, NAMES, NODE, START, TAG
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 
 MAX_INDENT = 8  # of items and quotes within each other; deeper ones look like the eighth
 MAX_CELL = 300  # bytes of a cell of a table of data

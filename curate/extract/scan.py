@@ -66,7 +66,7 @@ from curate.extract.tags import (
     TAG,
     look_up,
 )
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 
 _BR, _BODY, _HTML, _HEAD = (TAG[n] for n in ("br", "body", "html", "head"))
 _SCRIPT, _TITLE, _MATH, _IMG = (TAG[n] for n in ("script", "title", "math", "img"))

@@ -15,9 +15,9 @@ import pyarrow as pa
 from pydantic import Field
 
 from curate.documents.documents import DATE, Documents
-from curate.errors import RunFailed, UsageError
 from curate.steps.contracts import Step
 from curate.text.buffers import decode
+from llmcurate.base.errors import RunFailed, UsageError
 
 MAX_DEPTH = 512  # where browsers stop nesting too (Blink: kMaximumHTMLParserDOMTreeDepth)
 MAX_WORK = 20_000_000  # elements times blocks: about a second of main content at worst

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 
 VOID = "area base br col embed hr img input link meta param source track wbr".split()
 # Content that is not text of the page, up to the end tag, whatever stands in between.

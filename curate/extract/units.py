@@ -13,7 +13,7 @@ import numpy as np
 
 from curate.extract.features import SUM_BLOCKS, SUM_LINKED, SUM_MASS, SUM_PROSE
 from curate.extract.tags import N_KEY, N_PARENT, N_TAG, NODE
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 
 # Columns of a group of siblings: how many have text, their mass, that in links, that in prose, the
 # sum of the roots of their masses, their blocks.

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-from curate.disk.files import text_digest, write_text
-from curate.disk.units import counted
-from curate.errors import RunFailed, UsageError
 from curate.fetch.transfer import Wanted
+from llmcurate.base.disk.files import text_digest, write_text
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import RunFailed, UsageError
 
 SERVER = "https://index.commoncrawl.org"
 MOST_PAGES = 100_000

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from curate.errors import CurateError, RunFailed, UsageError, disk_error
 from curate.fetch.sources import Http, Refused, Source, Store
 from curate.fetch.transfer import (
     PART,
@@ -22,6 +21,7 @@ from curate.fetch.transfer import (
     is_there,
     transfer,
 )
+from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError, disk_error
 
 _STEP = 0.25  # seconds between two looks at what came
 
@@ -102,7 +102,7 @@ def download(
                         sizes[wanted.url] = future.result()
                     except (NoRoom, UsageError):
                         raise
-                    except CurateError as error:
+                    except LlmcurateError as error:
                         reasons[wanted.url] = str(error)
                         if isinstance(error, Refused):
                             refused.add(wanted.url)

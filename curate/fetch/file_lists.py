@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
 from urllib.parse import SplitResult, urljoin, urlsplit
 
-from curate.disk.files import check_regular
-from curate.disk.inside import inside
-from curate.errors import UsageError
 from curate.fetch.transfer import PART, Wanted
+from llmcurate.base.disk.files import check_regular
+from llmcurate.base.disk.safe_paths import inside
+from llmcurate.base.errors import UsageError
 
 _LISTS = (".paths", ".paths.gz", ".txt", ".txt.gz", ".sha256", ".md5", "sums")
 _SUM = re.compile(r"(?:(sha256|md5):)?([0-9a-f]{64}|[0-9a-f]{32})", re.I | re.ASCII)

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable
 from urllib.parse import unquote
 
-from curate.errors import CurateError, RunFailed, UsageError
 from curate.fetch.download import forbid_offline
+from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
 
 INSTALL = "pip install 'llmcurate[hf]'"
 LOGIN = "`hf auth login` or the variable HF_TOKEN gives access"
@@ -82,7 +82,7 @@ def _commit_of(url: str, parts: re.Match[str]) -> str:
     return str(about.sha)
 
 
-def hub_error(what: str, error: Exception) -> CurateError:
+def hub_error(what: str, error: Exception) -> LlmcurateError:
     """An error of huggingface_hub as the user sees it; it never holds the token."""
     if isinstance(error, ImportError):
         return UsageError(f"{what}: {INSTALL}")

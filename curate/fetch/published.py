@@ -7,11 +7,11 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from curate.disk.files import cache_folder
-from curate.errors import RunFailed, UsageError
 from curate.fetch.download import OFFLINE, fetch_one
 from curate.fetch.transfer import Wanted
-from curate.terminal.progress import say
+from llmcurate.base.disk.files import cache_folder
+from llmcurate.base.errors import RunFailed, UsageError
+from llmcurate.base.terminal.progress import say
 
 
 @dataclass(frozen=True)

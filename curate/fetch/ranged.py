@@ -21,15 +21,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from urllib.parse import quote
 
-from curate.disk.files import replacing, text_digest, write_text
-from curate.disk.inside import is_below, remove
-from curate.disk.units import counted
-from curate.errors import UsageError
 from curate.fetch.captures import Capture, local_captures
 from curate.fetch.download import Outcome
 from curate.fetch.file_lists import COMMON_CRAWL
 from curate.fetch.transfer import Wanted
-from curate.version import __version__
+from llmcurate.base.disk.files import replacing, text_digest, write_text
+from llmcurate.base.disk.safe_paths import is_below, remove
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import UsageError
+from llmcurate.version import __version__
 
 RECORDS = 1000  # of a part
 MOST_RECORD = 1 << 30  # bytes that a record may unpack to

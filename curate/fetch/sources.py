@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 from urllib.parse import urljoin, urlsplit
 
-from curate.errors import CurateError, UsageError
-from curate.version import __version__
+from llmcurate.base.errors import LlmcurateError, UsageError
+from llmcurate.version import __version__
 
 USER_AGENT = f"llmcurate/{__version__}"
 CONNECT_SECONDS = 30.0
@@ -36,7 +36,7 @@ def span_of(url: str) -> tuple[str, int, int | None]:
     return (place, int(match[1]), int(match[2])) if match else (url, 0, None)
 
 
-class Refused(CurateError):
+class Refused(LlmcurateError):
     """No further try will help; the message says why."""
 
 
@@ -293,7 +293,7 @@ class Store:
             file.seek(first + offset)
         except (FileNotFoundError, PermissionError) as error:
             raise _no_file(error) from None
-        except (Failed, CurateError, MemoryError):
+        except (Failed, LlmcurateError, MemoryError):
             raise
         except Exception as error:  # each store has errors of its own
             raise Failed(_line(error)) from None

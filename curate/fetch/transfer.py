@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from curate.disk.files import file_digest, sync_folder, write_text
-from curate.errors import RunFailed
 from curate.fetch.sources import EARLY, Answer, Changed, Failed, NoHost, Refused, Source
+from llmcurate.base.disk.files import file_digest, sync_folder, write_text
+from llmcurate.base.errors import RunFailed
 
 PART = ".part"
 

@@ -16,10 +16,10 @@ import numpy as np
 from pydantic import Field, PrivateAttr
 
 from curate.documents.documents import Documents
-from curate.errors import UsageError
 from curate.fetch.published import Published
 from curate.steps.contracts import Step
 from curate.text.codes import TWO, comparable
+from llmcurate.base.errors import UsageError
 
 NAME = "ldnoobw"
 _HOME = (

@@ -11,7 +11,7 @@ import numpy as np
 
 from curate.text.sentences import count_sentences, sentences_of_words
 from curate.text.unicode import char_bytes, code_point, is_digit, space_bytes
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 
 # What became of a line.
 KEPT, BLANK, LONG_WORD, NO_END_MARK, SHORT, LOREM, JAVASCRIPT, CURLY, POLICY = range(9)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from curate.filters.c4_kernel import ENDS, OPEN
-from curate.filters.other_words import row_sums
+from curate.filters.language_words import row_sums
 from curate.filters.repeats import last_code_points
 from curate.text.tables import Segments, segments
 from curate.text.words import IS_CLUSTER, words

@@ -6,7 +6,7 @@ import numpy as np
 
 from curate.text.unicode import ALNUM, char_bytes, code_point, line_end_bytes, space_bytes
 from curate.text.words import CLUSTER, LETTER
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 
 COUNTS = 6  # columns of `measure`
 _NONE, _WORD, _SIGN = range(3)  # the token that the character before belongs to

@@ -12,8 +12,8 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from curate.documents.documents import Documents
 from curate.documents.limits import Limit, decide
-from curate.errors import UsageError
 from curate.steps.contracts import Step
+from llmcurate.base.errors import UsageError
 
 FARTHEST = 1e18  # of a limit
 

@@ -91,7 +91,7 @@ def measured(
 ) -> Documents:
     """The batch with the columns that the rules look at. variant, short_line_chars: as in the
     step's settings; profile: whose end marks and words all of it has, None: those of English."""
-    from curate.filters.other_words import word_number
+    from curate.filters.language_words import word_number
     from curate.filters.repeats import duplicates, last_code_points, ratio
     from curate.filters.tokens import TERMINAL, symbol_tokens
     from curate.text.lines import newline_lines, written_lines

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from curate.documents.documents import Documents
-from curate.filters.other_words import estimated, stop_words, unspaced_tokens
+from curate.filters.language_words import estimated, stop_words, unspaced_tokens
 from curate.filters.repeats import (
     EVERY,
     GREEDY,
@@ -34,7 +34,7 @@ from curate.filters.tokens import (
 from curate.text.lines import Extents, filled_lines, newline_lines, paragraphs, written_lines
 from curate.text.tables import segments
 from curate.text.unicode import row_chars
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 
 if TYPE_CHECKING:
     from curate.filters.gopher import Variant

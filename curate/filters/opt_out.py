@@ -18,9 +18,7 @@ import orjson
 import pyarrow as pa
 from pydantic import BeforeValidator, Field, PrivateAttr
 
-from curate.disk.files import replacing
 from curate.documents.documents import Documents
-from curate.errors import RunFailed, UsageError
 from curate.filters.opt_out_robots import Policy, forbidding, path_of
 from curate.filters.opt_out_sites import (
     FORBIDDEN,
@@ -31,6 +29,8 @@ from curate.filters.opt_out_sites import (
     origin_of,
 )
 from curate.steps.contracts import Step
+from llmcurate.base.disk.files import replacing
+from llmcurate.base.errors import RunFailed, UsageError
 
 VERSION = 2  # of the file of sites
 CORRUPT = pa.schema([("file", pa.string()), ("offset", pa.int64()), ("what", pa.string())])
@@ -308,9 +308,9 @@ class OptOut(Step):
         stated: list[tuple[bool, str] | None],
     ) -> None:
         """Fills in what the pages' own heads say."""
-        from curate.disk.parquet_writer import one_array
         from curate.filters import opt_out_meta as page
         from curate.text.buffers import text_buffers
+        from llmcurate.base.disk.parquet_writer import one_array
 
         names = ("x-robots-tag", "robots", "tdm-reservation", *(a.lower() for a in self.agents))
         table, ends = page.names_table(names)

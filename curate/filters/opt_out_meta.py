@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable
 
 import numpy as np
 
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 
 MOST_HEAD = 1 << 20  # bytes of a page that are looked at
 # To an agent that is named these count too: a page that it must not index is not for it.

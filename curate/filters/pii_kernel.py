@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernel_cache import njit
-from kernel_cache.intrinsics import copy
+from llmcurate.base.kernels import njit
+from llmcurate.base.kernels.intrinsics import copy
 
 EMAIL, IPV4, IPV6 = range(3)
 _DIGIT, _AT, _COLON, _WIDE = 1, 2, 3, 4

@@ -21,14 +21,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
-from curate.disk.units import counted
 from curate.documents.documents import NUMBER, PAYLOAD
 from curate.documents.edits import EDITS
 from curate.documents.limits import Limit, decide
-from curate.errors import RunFailed
-from curate.pages.html import plain
 from curate.steps.contracts import Step
 from curate.steps.functions import FunctionInFile
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import RunFailed
+from llmcurate.base.pages.html import plain
 
 if TYPE_CHECKING:
     from curate.documents.documents import Documents

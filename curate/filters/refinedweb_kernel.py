@@ -21,7 +21,7 @@ from curate.text.unicode import (
     is_digit,
     space_bytes,
 )
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 
 RULES = (
     "uppercase",

@@ -26,7 +26,7 @@ from curate.filters.refinedweb_kernel import (
 )
 from curate.text.lines import strip_space
 from curate.text.unicode import char_bytes, space_bytes
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 
 
 @njit(nogil=True)

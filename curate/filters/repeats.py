@@ -14,8 +14,8 @@ import numpy as np
 from curate.filters.tokens import Tokens
 from curate.text.lines import Extents
 from curate.text.unicode import code_point, count_chars
-from kernel_cache import njit
-from kernel_cache.intrinsics import hash_bytes
+from llmcurate.base.kernels import njit
+from llmcurate.base.kernels.intrinsics import hash_bytes
 
 if TYPE_CHECKING:
     from curate.documents.documents import Documents

@@ -21,9 +21,9 @@ from pydantic import Field, PrivateAttr
 
 from curate.documents.documents import Documents
 from curate.documents.edits import Spans
-from curate.errors import UsageError
 from curate.steps.contracts import Step
 from curate.text.codes import TWO, comparable
+from llmcurate.base.errors import UsageError
 
 LANG = "{lang}"  # in the path of a list
 

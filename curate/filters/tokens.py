@@ -26,8 +26,8 @@ from curate.text.lines import PADDING, count_flags, flag_positions
 from curate.text.tables import segments
 from curate.text.unicode import ASCII_SPACE, char_bytes, code_point, space_bytes
 from curate.text.words import CLUSTER, DIGIT, LETTER, OTHER, character_tables, words
-from kernel_cache import njit
-from kernel_cache.intrinsics import hash_bytes, load8, load_few, place_of, stir
+from llmcurate.base.kernels import njit
+from llmcurate.base.kernels.intrinsics import hash_bytes, load8, load_few, place_of, stir
 
 if TYPE_CHECKING:
     from curate.documents.documents import Documents

@@ -16,9 +16,9 @@ import pyarrow as pa
 from pydantic import BeforeValidator, Field, PrivateAttr
 
 from curate.documents.documents import Documents
-from curate.errors import UsageError
 from curate.steps.contracts import Step
 from curate.text.buffers import as_large_string, text_buffers
+from llmcurate.base.errors import UsageError
 
 if TYPE_CHECKING:
     from curate.filters import url_lists

@@ -34,8 +34,8 @@ import numpy as np
 
 from curate.text.unicode import char_bytes, code_point
 from curate.text.words import CONNECTOR, DIGIT, LETTER, MARK, OTHER, character_tables
-from kernel_cache import njit
-from kernel_cache.intrinsics import copy
+from llmcurate.base.kernels import njit
+from llmcurate.base.kernels.intrinsics import copy
 
 _ENDS = "".join(map(chr, range(0x21)))
 _INSIDE = str.maketrans("", "", "\t\n\r")

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from curate.errors import UsageError
 from curate.filters.url_kernel import Automaton, Folded, automaton, fold_all, normal_word
-from kernel_cache import njit
-from kernel_cache.intrinsics import copy, hash_bytes, place_of
+from llmcurate.base.errors import UsageError
+from llmcurate.base.kernels import njit
+from llmcurate.base.kernels.intrinsics import copy, hash_bytes, place_of
 
 _COMMENT = re.compile(r"(^|\s)#.*")
 MOST_HOST = 1024  # bytes; a name has 253 characters (RFC 1035)

@@ -23,7 +23,7 @@ from curate.documents.edits import Spans
 from curate.documents.limits import Limit, decide
 from curate.steps.contracts import Step
 from curate.text.unicode import row_chars
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 
 RULES = ("invisible", "html", "brackets", "newlines", "spaces", "repeated")
 _LETTERS = "a-zA-Z0-9\u0e01-\u0e59"  # the class [a-zA-Z0-9ก-๙]

@@ -8,13 +8,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from curate.disk.process import AT_ONCE, in_order
-from curate.errors import UsageError
 from curate.formats.columns import EXTRA, KNOWN, Columns, column_name, kind_of
 from curate.formats.delimited import read_header
 from curate.formats.jsonl import sample
 from curate.formats.kinds import FORMATS
 from curate.formats.parquet import read_schema
+from llmcurate.base.disk.process import AT_ONCE, in_order
+from llmcurate.base.errors import UsageError
 
 MOST = 500  # columns planned from JSON keys; later keys go to `extra`
 MOST_STORED = 10_000  # columns of tables: each takes 15 kB in a worker, however few its rows are

@@ -16,10 +16,10 @@ from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from typing import Any
 
-from curate.disk.units import counted
-from curate.disk.yaml_file import read_yaml
-from curate.errors import UsageError
 from curate.formats.kinds import FORMATS, format_by_name
+from llmcurate.base.disk.units import counted
+from llmcurate.base.disk.yaml_file import read_yaml
+from llmcurate.base.errors import UsageError
 
 CARD, INFOS = "README.md", "dataset_infos.json"
 MOST_CARD = 4 << 20  # bytes of a card's metadata: 300 configurations have 100 kB

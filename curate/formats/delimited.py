@@ -13,11 +13,11 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from curate.errors import UsageError
 from curate.formats.columns import Columns
 from curate.formats.compression import decompressed_chunks, open_input, sniff
 from curate.formats.events import Corrupt, Event, Portion, Row, note
 from curate.formats.jsonl import BOM, lines, to_row
+from llmcurate.base.errors import UsageError
 
 SEPARATORS = "\t,;|"
 MOST_HEADER = 1 << 20  # bytes of the longest header

@@ -18,9 +18,6 @@ from urllib.parse import urlsplit
 
 import xxhash
 
-from curate.disk.inside import inside
-from curate.disk.units import counted
-from curate.errors import RunFailed, UsageError
 from curate.fetch.download import download
 from curate.fetch.file_lists import COMMON_CRAWL, listed_files, place_of
 from curate.fetch.hub import pinned
@@ -30,7 +27,10 @@ from curate.formats.compression import open_input
 from curate.formats.data_sets import Choice
 from curate.formats.kinds import format_by_name
 from curate.formats.listing import in_data_sets
-from curate.terminal.progress import Progress, say
+from llmcurate.base.disk.safe_paths import inside
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import RunFailed, UsageError
+from llmcurate.base.terminal.progress import Progress, say
 
 LISTS = (".paths", ".paths.gz")  # files with a path or URL a line, as Common Crawl has them
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 
-from curate.errors import UsageError
 from curate.formats.kinds import format_by_name
+from llmcurate.base.errors import UsageError
 
 
 @dataclass(frozen=True)

@@ -15,15 +15,15 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from curate.disk.files import text_digest
-from curate.disk.process import AT_ONCE, in_order
-from curate.disk.units import counted
 from curate.formats.columns import Columns
 from curate.formats.data_sets import Choice
 from curate.formats.input_file import InputFile
 from curate.formats.kinds import FORMATS
 from curate.formats.listing import find_files, readable
 from curate.formats.partitions import Partitions, Slice, map_plan, write_plan
+from llmcurate.base.disk.files import text_digest
+from llmcurate.base.disk.process import AT_ONCE, in_order
+from llmcurate.base.disk.units import counted
 
 # Where nothing is set: 16 MiB keep the processes of one machine balanced; from 64 GiB on there are
 # as many partitions as some 400 workers need, of sizes that grow with the input up to an archive's.

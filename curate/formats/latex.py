@@ -16,11 +16,11 @@ from datetime import datetime, timezone
 from pathlib import PurePosixPath
 from typing import Any
 
-from curate.disk.units import counted
 from curate.formats.columns import Columns
 from curate.formats.compression import decompressed_chunks, open_input
 from curate.formats.events import Corrupt, Event, Portion, Row, Skipped
 from curate.formats.tex import ENDINGS, file_key, main_file, paper_text
+from llmcurate.base.disk.units import counted
 
 MOST_FILES = 2000  # of a paper
 MOST_HEADER = 1 << 20  # bytes of a header's extension, which is held whole

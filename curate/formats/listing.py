@@ -16,9 +16,6 @@ from functools import cache, partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from curate.disk.process import AT_ONCE, in_order
-from curate.disk.units import counted
-from curate.errors import RunFailed, UsageError
 from curate.fetch.hub import INSTALL, is_hub, is_repository, pinned
 from curate.formats import standard_input
 from curate.formats.columns import Columns
@@ -32,6 +29,9 @@ from curate.formats.kinds import (
     format_by_name,
     why_no_documents,
 )
+from llmcurate.base.disk.process import AT_ONCE, in_order
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import RunFailed, UsageError
 
 
 def _expanded(inputs: Iterable[str], columns: Columns, problems: list[OSError]) -> Iterable[str]:

@@ -9,14 +9,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.disk.units import counted, format_bytes
 from curate.documents.documents import CORE, DATE, PAYLOAD
-from curate.errors import UsageError
 from curate.formats.columns import KNOWN, Columns, arrow_type, column_name
 from curate.formats.compression import open_input
 from curate.formats.dates import column_date
 from curate.formats.events import Corrupt, LeftOut, Portion
 from curate.formats.parquet_pages import BadPages, chunks
+from llmcurate.base.disk.units import counted, format_bytes
+from llmcurate.base.errors import UsageError
 
 _BUFFER = 1 << 20  # bytes read at once; without a buffer Arrow reads whole columns of a group
 

@@ -11,8 +11,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from curate.disk.files import replacing
 from curate.formats.input_file import InputFile
+from llmcurate.base.disk.files import replacing
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import xxhash
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from curate.disk.yaml_file import within_64_bits
+from llmcurate.base.disk.yaml_file import within_64_bits
 
 if TYPE_CHECKING:
     from curate.formats.columns import Columns

@@ -13,9 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curate.disk.parquet_writer import row_bytes
 from curate.documents.documents import NUMBER, PAYLOAD, Documents
-from curate.errors import RunFailed
 from curate.formats.columns import schema
 from curate.formats.events import Corrupt, Damage, Event, LeftOut, Portion, Row, Skipped
 from curate.formats.input_file import InputFile
@@ -24,6 +22,8 @@ from curate.formats.jsonl import missing_text, sample
 from curate.formats.kinds import FORMATS
 from curate.formats.partitions import Slice
 from curate.formats.read_settings import ReadSettings
+from llmcurate.base.disk.parquet_writer import row_bytes
+from llmcurate.base.errors import RunFailed
 
 
 @dataclass

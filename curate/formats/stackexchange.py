@@ -17,13 +17,13 @@ from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 from xml.etree import ElementTree
 
-from curate.disk.database import literal, scratch_database
-from curate.disk.parquet_writer import TableWriter
 from curate.formats.columns import Columns
 from curate.formats.compression import decompressed_chunks, open_input
 from curate.formats.dates import parse_date
 from curate.formats.elements import elements
 from curate.formats.events import Corrupt, Event, Portion, Row, Skipped
+from llmcurate.base.disk.database import literal, scratch_database
+from llmcurate.base.disk.parquet_writer import TableWriter
 
 COLUMNS = {
     "stackexchange.score": "int64",

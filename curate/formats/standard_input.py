@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from curate.errors import UsageError
+from llmcurate.base.errors import UsageError
 
 NAME = "-"  # what stands for it among inputs
 PIECE = 1 << 20  # bytes copied at a time

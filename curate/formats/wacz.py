@@ -18,10 +18,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO, cast
 
-from curate.errors import disk_error
 from curate.formats.compression import open_input
 from curate.formats.events import Corrupt, Event, Portion
 from curate.formats.warc import limits_of, read_archive
+from llmcurate.base.errors import disk_error
 
 MOST_RATIO = 200  # archives are compressed within the zip or by it; text shrinks to a tenth
 MOST_BELOW = 64 << 20  # bytes that any file may unpack to

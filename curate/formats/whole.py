@@ -8,7 +8,7 @@ from curate.formats.columns import Columns
 from curate.formats.compression import decompressed_chunks, open_input
 from curate.formats.events import Corrupt, Event, Portion, Row
 
-OUR_PAGE = b'<meta name=generator content="llmcurate">'  # in curate/pages/templates/page.html
+OUR_PAGE = b'<meta name=generator content="llmcurate">'  # in base/pages/templates/page.html
 
 
 def content(portion: Portion) -> tuple[bytes | None, list[Event]]:

@@ -13,9 +13,9 @@ from typing import Any
 
 import yaml
 
-from curate.disk.units import counted, format_bytes
 from curate.run.funnel import reasons, rows
 from curate.run.homes import Corpus
+from llmcurate.base.disk.units import counted, format_bytes
 from tokenize_kit.card.page import code_span, table
 
 MOST_SOURCES = 12

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from curate.corpus.manifests import manifest_path
-from curate.disk.inside import all_inside
-from curate.errors import UsageError
 from curate.hub import cards
 from curate.run.homes import Corpus, corpus_of
 from curate.run.records import read_record
+from llmcurate.base.disk.safe_paths import all_inside
+from llmcurate.base.errors import UsageError
 
 RECORDS = ("run.json", "recipe.yaml", "report.html", "corrupt.jsonl")
 CARD = "README.md"

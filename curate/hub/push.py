@@ -9,12 +9,12 @@ from hashlib import sha1, sha256
 from pathlib import Path
 from typing import Any
 
-from curate.disk.files import file_digest
-from curate.disk.inside import inside
-from curate.errors import UsageError
 from curate.fetch.download import forbid_offline
 from curate.fetch.hub import hub_error
 from curate.hub.contents import CARD, Contents, contents_of
+from llmcurate.base.disk.files import file_digest
+from llmcurate.base.disk.safe_paths import inside
+from llmcurate.base.errors import UsageError
 
 _NAME = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 PREFIXES = {"dataset": "datasets/", "model": ""}  # in front of a name in a URL

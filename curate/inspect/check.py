@@ -16,12 +16,6 @@ from typing import Any
 from curate.corpus import indexes
 from curate.corpus.manifests import manifest_path
 from curate.corpus.stage_files import part_path
-from curate.disk import seals
-from curate.disk.elsewhere import version_elsewhere
-from curate.disk.inside import is_below
-from curate.disk.seals import Seal
-from curate.disk.units import counted
-from curate.errors import CurateError, RunFailed, UsageError
 from curate.formats.inputs import InputPlan
 from curate.inspect.whatif.apply import check_unchanged
 from curate.run.driver import run_planned
@@ -31,7 +25,13 @@ from curate.run.ledger import Ledger, ledger_path
 from curate.run.outcome import Options
 from curate.run.plan import RunPlan, plan_run
 from curate.steps.recipe import load
-from curate.terminal.progress import Progress
+from llmcurate.base.disk import seals
+from llmcurate.base.disk.elsewhere import version_elsewhere
+from llmcurate.base.disk.safe_paths import is_below
+from llmcurate.base.disk.seals import Seal
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
+from llmcurate.base.terminal.progress import Progress
 
 Row = tuple[str, int | None]  # a row of the ledger: stage, and partition where it is of one
 
@@ -145,7 +145,7 @@ def _plan(home: Path, digest: str) -> RunPlan | None:
             plan = json.loads(path.read_text(encoding="utf-8"))["plan"]
             plans.append(InputPlan.load(plan, path.parent))
     for inputs in plans:
-        with suppress(CurateError, OSError):
+        with suppress(LlmcurateError, OSError):
             plan = plan_run(load(str(home / "recipe.yaml")), inputs)
             if plan.digest == digest:
                 break

@@ -10,16 +10,16 @@ from typing import Any
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.disk.files import part_files
-from curate.disk.units import format_measure
 from curate.documents.edits import Edit, edits_of
 from curate.documents.rejected import FOLDER, reasons_of
-from curate.errors import UsageError
 from curate.inspect.browse.originals import Originals
-from curate.pages.html import plain
 from curate.run.homes import kept_folder
 from curate.steps.contracts import Settings
-from curate.terminal.output import one_line
+from llmcurate.base.disk.files import part_files
+from llmcurate.base.disk.units import format_measure
+from llmcurate.base.errors import UsageError
+from llmcurate.base.pages.html import plain
+from llmcurate.base.terminal.output import one_line
 
 SHOWN = 80  # characters of a passage, or of a value, on a terminal
 

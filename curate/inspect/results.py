@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from curate.disk.files import make_folder, write_text
-from curate.terminal.output import echo, echo_json
-from curate.terminal.progress import say
+from llmcurate.base.disk.files import make_folder, write_text
+from llmcurate.base.terminal.output import echo, echo_json
+from llmcurate.base.terminal.progress import say
 
 
 def check_folder(out: Path | None) -> None:

@@ -8,16 +8,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from curate.disk.files import write_text
-from curate.disk.process import cores
-from curate.disk.units import counted, format_duration, format_scaled, parse_count
-from curate.errors import UsageError
 from curate.inspect import results
 from curate.inspect.compare.models import model_changes, runs_progress
-from curate.pages import templates
-from curate.terminal.output import echo, echo_json
-from curate.terminal.progress import say
-from curate.terminal.tables import table
+from llmcurate.base.disk.files import write_text
+from llmcurate.base.disk.process import cores
+from llmcurate.base.disk.units import counted, format_duration, format_scaled, parse_count
+from llmcurate.base.errors import UsageError
+from llmcurate.base.pages import templates
+from llmcurate.base.terminal.output import echo, echo_json
+from llmcurate.base.terminal.progress import say
+from llmcurate.base.terminal.tables import table
 
 if TYPE_CHECKING:
     from curate.cli.model_settings import ScalingFit, ScalingPlan, ScalingRun
@@ -41,11 +41,12 @@ SETTINGS = {
 def run_sweep(
     shards: Path, out: Path, chosen: ScalingRun, sets: list[str], as_json: bool, quiet: bool
 ) -> None:
-    """Trains the sweep into OUT, prints its table and writes OUT/sweep.json. Raises TrainError."""
+    """Trains the sweep into OUT, prints its table and writes OUT/sweep.json. Raises
+    LlmcurateError."""
     results.check_folder(out)
+    from llmcurate.base.settings import from_dict, unflat
     from train.config import TrainConfig
     from train.scaling.sweep import ladder, parts_of, sweep
-    from train.settings import from_dict, unflat
 
     settings = SETTINGS | chosen.model_dump(include={"seed", "rows", "context", "lr", "device"})
     common = model_changes(sets, settings)
@@ -136,7 +137,7 @@ def sweep_lines(figures: dict[str, Any]) -> list[str]:
 
 
 def fit_points(path: Path, out: Path | None, chosen: ScalingFit, as_json: bool) -> None:
-    """Prints the fits, and writes scaling.json and scaling.html. Raises TrainError."""
+    """Prints the fits, and writes scaling.json and scaling.html. Raises LlmcurateError."""
     from train.scaling.fit import fit
     from train.scaling.points import read
 
@@ -291,7 +292,7 @@ def _best(figures: dict[str, Any]) -> list[tuple[str, list[Any], list[Any]]]:
 
 
 def plan_budget(chosen: ScalingPlan, as_json: bool) -> None:
-    """Prints the plan. Raises TrainError."""
+    """Prints the plan. Raises LlmcurateError."""
     from train.scaling.plan import plan
 
     fitted = None

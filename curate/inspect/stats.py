@@ -17,22 +17,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curate.corpus.direct import DirectInput
-from curate.disk.database import literal, scratch_database
-from curate.disk.parquet_writer import TableWriter, one_array
-from curate.disk.units import counted, format_bytes, format_percent, format_scaled
+from curate.corpus.direct_input import DirectInput
 from curate.documents.documents import Documents
-from curate.errors import UsageError
 from curate.formats.inputs import InputPlan, empty_files
-from curate.formats.part import plan_reading
 from curate.formats.read_settings import ReadSettings
+from curate.formats.subset import plan_reading
 from curate.inspect.report import freshness
 from curate.inspect.report.bins import Range, edges_of, fill, numeric_columns, ranges
 from curate.inspect.report.kept import HOST, sql_domain
-from curate.pages.html import plain
-from curate.terminal.tables import table
 from curate.text.buffers import as_large_string
 from curate.text.tables import segments
+from llmcurate.base.disk.database import literal, scratch_database
+from llmcurate.base.disk.parquet_writer import TableWriter, one_array
+from llmcurate.base.disk.units import counted, format_bytes, format_percent, format_scaled
+from llmcurate.base.errors import UsageError
+from llmcurate.base.pages.html import plain
+from llmcurate.base.terminal.tables import table
 
 LENGTHS = ("characters", "words", "bytes")  # words: runs without white space
 TOP = 20
@@ -116,7 +116,7 @@ def gather(inputs: list[str], read: ReadSettings | None = None) -> dict[str, Any
 
 def render(statistics: dict[str, Any], inputs: list[str]) -> str:
     """stats.html."""
-    from curate.pages import templates
+    from llmcurate.base.pages import templates
 
     return templates.render("stats.html", stats=statistics, inputs=inputs)
 

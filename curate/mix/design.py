@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from curate.errors import UsageError
+from llmcurate.base.errors import UsageError
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.corpus.manifests import total_ids, write_manifest
-from curate.disk.files import text_digest
-from curate.disk.parquet_writer import writing
-from curate.errors import RunFailed, UsageError
 from curate.mix import table
 from curate.mix.design import Key, check, design
 from curate.mix.measure import ROWS, Measured, measure
@@ -26,7 +23,10 @@ from curate.mix.sizes import Sizes
 from curate.mix.sources import Source
 from curate.mix.strata import Strata, moment
 from curate.mix.write import Layout, write_mix
-from curate.terminal.output import echo, echo_json
+from llmcurate.base.disk.files import text_digest
+from llmcurate.base.disk.parquet_writer import writing
+from llmcurate.base.errors import RunFailed, UsageError
+from llmcurate.base.terminal.output import echo, echo_json
 
 if TYPE_CHECKING:
     from curate.mix.overlap import Near

@@ -17,13 +17,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.disk.parquet_writer import writing
 from curate.mix.design import Key
 from curate.mix.order import seed_of
 from curate.mix.sizes import Sizes
 from curate.mix.sources import SOURCE, Source
 from curate.mix.strata import Strata
 from curate.text.buffers import as_large_string, text_buffers
+from llmcurate.base.disk.parquet_writer import writing
 
 if TYPE_CHECKING:
     from curate.mix.overlap import Near

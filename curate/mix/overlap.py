@@ -21,11 +21,11 @@ import pyarrow.parquet as pq
 from curate.corpus import indexes
 from curate.corpus.sketches import SketchFile, view
 from curate.dedup.minhash.step import DedupMinhash
-from curate.disk.database import arrow_batches, literal, scratch_database
-from curate.disk.files import TEMPORARY
-from curate.disk.parquet_writer import TableWriter
 from curate.mix.sources import Source
 from curate.text.buffers import as_large_string
+from llmcurate.base.disk.database import arrow_batches, literal, scratch_database
+from llmcurate.base.disk.files import TEMPORARY
+from llmcurate.base.disk.parquet_writer import TableWriter
 
 _SETTINGS = ("bands", "rows", "shingle", "ngram", "normalize", "seed")
 BANDS = pa.schema([("row", pa.int64()), ("key", pa.uint64())])

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from curate.errors import UsageError
+from llmcurate.base.errors import UsageError
 
 # By how many copies a document stood for, how often it stands in the mix: FineWeb2's README
 # (Penedo et al. 2025), whose largest clusters are taken for boilerplate.

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.errors import UsageError
 from curate.steps.contracts import sha256
+from llmcurate.base.errors import UsageError
 
 BYTES_A_TOKEN = 4  # where nobody counts: the report's rule of thumb (inspect/report/page.py)
 Size = Callable[[np.ndarray, np.ndarray], np.ndarray]  # data, offsets -> int64[rows]
@@ -65,12 +65,12 @@ def _counter(unit: str, tokenizer: Path | None) -> Size:
         return lambda data, offsets: np.diff(offsets)
     if tokenizer is None:  # half a token up, so that the sum is a quarter of the bytes
         return lambda data, offsets: (np.diff(offsets) + BYTES_A_TOKEN // 2) // BYTES_A_TOKEN
+    from llmcurate.base.errors import LlmcurateError
     from tokenize_kit.encode.vocabulary import open_vocabulary
-    from tokenize_kit.errors import TokenizerError
 
     try:
         encode = open_vocabulary(tokenizer_file(tokenizer)).encode
-    except TokenizerError as error:
+    except LlmcurateError as error:
         raise UsageError(f"mix: {error}") from None
     return lambda data, offsets: encode(data, offsets.copy())[1]
 

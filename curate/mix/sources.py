@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from curate.errors import UsageError
 from curate.formats.read_settings import ReadSettings
+from llmcurate.base.errors import UsageError
 
 SOURCE, EPOCH = "mix.source", "mix.epoch"  # columns of the mix
 Batches = Iterator[pa.RecordBatch]
@@ -19,7 +19,7 @@ Batches = Iterator[pa.RecordBatch]
 @dataclass
 class Source:
     """name: in weights and tables; read: the documents, the same at every call; tally: what the
-    last reading met (curate/corpus/direct.py); inputs: as given; files:
+    last reading met (curate/corpus/direct_input.py); inputs: as given; files:
     their paths."""
 
     name: str
@@ -60,9 +60,9 @@ def open_sources(
 
     UsageError for an input that cannot be read, or that holds web pages.
     """
-    from curate.corpus.direct import DirectInput
+    from curate.corpus.direct_input import DirectInput
     from curate.formats.column_plan import carried_columns
-    from curate.formats.part import plan_reading
+    from curate.formats.subset import plan_reading
 
     read = (read or ReadSettings()).model_copy(update={"batch_rows": 2000})
     plans = {name: plan_reading(inputs[name], read) for name in sorted(inputs)}

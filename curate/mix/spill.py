@@ -24,8 +24,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from curate.errors import RunFailed, name_file
 from curate.text.buffers import as_large_string, text_array, text_buffers
+from llmcurate.base.errors import RunFailed, name_file
 
 BLOCK = 4096  # offsets, sizes and addresses are multiples of it, as direct access demands
 BUFFER_BYTES = 16 << 20  # that are gathered before they are written

@@ -13,12 +13,12 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
-from curate.disk.inside import remove
-from curate.errors import UsageError
 from curate.mix.design import POLICIES, PRESETS, Request
 from curate.mix.quality import Quality, buckets
 from curate.mix.sources import Source, named
 from curate.steps.contracts import Product, ProductContext, digest
+from llmcurate.base.disk.safe_paths import remove
+from llmcurate.base.errors import UsageError
 
 
 class Mix(Product):

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curate.errors import UsageError
 from curate.mix.design import Key
+from llmcurate.base.errors import UsageError
 
 NONE = "none"  # of documents without a value in the column that groups are made by
 MOST_GROUPS = 10_000

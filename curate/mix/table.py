@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from curate.disk.units import counted, format_percent
-from curate.pages.html import plain
-from curate.terminal.tables import table
+from llmcurate.base.disk.units import counted, format_percent
+from llmcurate.base.pages.html import plain
+from llmcurate.base.terminal.tables import table
 
 MOST = 40  # rows printed; run.json has all
 WIDE = 28  # columns of a name

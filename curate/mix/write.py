@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 
 from curate.corpus.manifests import ids_hash
-from curate.disk.inside import remove
-from curate.disk.parquet_writer import writing
-from curate.disk.process import Threads
 from curate.mix.measure import Measured, Rows
 from curate.mix.order import Chosen, Taking, keys, last_keys, positions
 from curate.mix.sources import EPOCH
 from curate.mix.spill import Copy, Hashed, Spill
+from llmcurate.base.disk.parquet_writer import writing
+from llmcurate.base.disk.process import Threads
+from llmcurate.base.disk.safe_paths import remove
 
 POSITION = "_position"
 SLICE = 16 << 20  # bytes of text that are put in order at once: a row group

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from curate.disk.units import counted
-from curate.errors import UsageError, as_failure
 from curate.formats.read_settings import ReadSettings
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import UsageError
 
 _NAME = re.compile(r"\w[\w.-]*")
 _SHARDS = (".bin", ".npy", ".ds")
@@ -56,9 +56,8 @@ def as_shards(
     """The path itself where it holds shards; else its documents, encoded into the folder out."""
     if are_shards(path):
         return Path(path)
-    from curate.corpus.direct import DirectInput
-    from curate.formats.part import plan_reading
-    from tokenize_kit.errors import TokenizerError
+    from curate.corpus.direct_input import DirectInput
+    from curate.formats.subset import plan_reading
     from tokenize_kit.shards.writer import encode_shards
 
     read = read or ReadSettings()
@@ -70,10 +69,7 @@ def as_shards(
     for notice in plan.notices:
         say(notice)
     documents, columns = DirectInput(plan, read), ["id", "source", "lang", "text"]
-    try:
-        encode_shards(documents.batches(columns), tokenizer, out, workers=workers)
-    except TokenizerError as error:
-        raise as_failure(error) from None
+    encode_shards(documents.batches(columns), tokenizer, out, workers=workers)
     if refused := documents.tally["rejected"] + documents.tally["corrupt"]:
         say(f"{path}: {counted(refused, 'record')} could not be taken and have no score")
     return out

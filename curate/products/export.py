@@ -10,12 +10,12 @@ from typing import IO, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from curate.disk.files import replacing
-from curate.disk.inside import remove
 from curate.formats.jsonl import json_lines
 from curate.steps.contracts import Product, ProductContext
 from curate.text.buffers import as_large_string
-from curate.version import __version__
+from llmcurate.base.disk.files import replacing
+from llmcurate.base.disk.safe_paths import remove
+from llmcurate.version import __version__
 
 WARC_COLUMNS = ["id", "url", "date", "lang", "text"]
 
@@ -67,7 +67,7 @@ class Export(Product):
 
     def build(self, context: ProductContext) -> dict[str, Any]:
         if self.format == "minhash":
-            from curate.dedup.minhash.lean import write_signatures
+            from curate.dedup.minhash.lean_minhash import write_signatures
 
             path = context.out / "signatures.parquet"
             return {"documents": write_signatures(path, context.corpus(), self._minhash())}

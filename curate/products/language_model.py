@@ -7,8 +7,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from curate.disk.units import counted
 from curate.steps.contracts import Product, ProductContext
+from llmcurate.base.disk.units import counted
 
 
 class LanguageModel(Product):

@@ -19,13 +19,13 @@ import pyarrow as pa
 import yaml
 from pydantic import Field
 
-from curate.disk.files import write_text
-from curate.disk.units import counted
 from curate.documents.documents import Documents
 from curate.steps.contracts import Product, ProductContext
 from curate.steps.profiled import Profiled
 from curate.text.codes import comparable
 from curate.text.profiles import ENGLISH, FILE, Profile, shipped
+from llmcurate.base.disk.files import write_text
+from llmcurate.base.disk.units import counted
 
 STOP_WORDS = 8  # as many as Gopher's, at least
 MOST_STOP_WORDS = 24

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from curate.disk.files import reserve
-from curate.disk.inside import remove
-from curate.disk.units import counted
+from llmcurate.base.disk.files import reserve
+from llmcurate.base.disk.safe_paths import remove
+from llmcurate.base.disk.units import counted
 from tokenize_kit.shards.shuffle import Draws, keys
 
 FEATURES, DIMENSIONS, RESIDUAL, SEED = 2**18, 128, 64, 1  # as dedup_semantic has them

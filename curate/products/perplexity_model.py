@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
 
-from curate.disk.files import write_text
-from curate.errors import UsageError
 from curate.scoring.perplexity.sentences import Unit, Variant
 from curate.steps.contracts import Product, ProductContext
 from curate.text.buffers import as_large_string
+from llmcurate.base.disk.files import write_text
+from llmcurate.base.errors import UsageError
 
 FILE = "perplexity.bin"
 

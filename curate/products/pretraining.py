@@ -9,19 +9,19 @@ from typing import Any, ClassVar
 
 from pydantic import Field, NonNegativeInt, ValidationInfo, field_validator, model_validator
 
-from curate.disk.files import text_digest
-from curate.errors import UsageError, needs_training
 from curate.products.eval_texts import are_shards, as_shards, check_names
+from curate.products.needs import needs_training
 from curate.products.torchrun import pretrain_in
-from curate.steps.contracts import Estimate, Product, ProductContext, field_of, sha256
+from curate.steps.contracts import Estimate, Product, ProductContext, field_of
 from curate.steps.functions import FunctionInFile, is_function
 from curate.steps.recipe import SettingNames
-from curate.terminal.tables import table
+from llmcurate.base.disk.files import file_digest, text_digest
+from llmcurate.base.errors import LlmcurateError, UsageError
+from llmcurate.base.settings import change, dotted_names, flat, from_dict, unflat
+from llmcurate.base.terminal.tables import table
 from train.config import TrainConfig, stages_of
-from train.errors import TrainError
 from train.model.config import ModelConfig
 from train.objective_settings import Task
-from train.settings import change, dotted_names, flat, from_dict, unflat
 
 # The settings that `--set` may name of a model and of its training.
 NAMES: dict[str, SettingNames] = {
@@ -34,7 +34,7 @@ def _shards_digest(path: Path) -> str:
     """The digest of shards in a stage's name: of their manifest, or names and sizes of files; the
     trainer looks at what is in these."""
     if (path / "manifest.json").is_file():
-        return sha256(path / "manifest.json")
+        return file_digest(path / "manifest.json")
     try:
         files = sorted(path.iterdir()) if path.is_dir() else [path]
         entries = [(file.name, file.stat().st_size) for file in files if file.is_file()]
@@ -60,9 +60,7 @@ def _weights_digest(folder: Path) -> str:
 @cache
 def _read_once(path: Path, changed: int) -> str:
     """The digest of a large file, as long as it does not change."""
-    from train.files import sha256 as large_file
-
-    return large_file(path)
+    return file_digest(path)
 
 
 def _resolved(value: Any, folder: Path | None) -> Any:
@@ -221,7 +219,7 @@ class PretrainProduct(Product):
             stages_of(self._config(self._settings()))
             self._check_model()
             check_names(self.eval)
-        except (TrainError, UsageError) as error:
+        except (LlmcurateError, UsageError) as error:
             raise ValueError(str(error)) from None
         return self
 
@@ -241,7 +239,7 @@ class PretrainProduct(Product):
         return flat({name: value for name, value in whole.items() if name != "preset"})
 
     def _check_model(self) -> None:
-        """TrainError where a preset cannot have these settings."""
+        """LlmcurateError where a preset cannot have these settings."""
         from train.model.presets import PRESETS, preset
 
         if self._changes and self._preset in PRESETS:

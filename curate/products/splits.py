@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from curate.corpus import indexes
-from curate.disk.database import scratch_database
-from curate.disk.files import TEMPORARY
-from curate.disk.inside import remove
-from curate.disk.units import counted
 from curate.mix.overlap import Near, clusters
 from curate.mix.sources import Source
+from llmcurate.base.disk.database import scratch_database
+from llmcurate.base.disk.files import TEMPORARY
+from llmcurate.base.disk.safe_paths import remove
+from llmcurate.base.disk.units import counted
 from tokenize_kit.shards.shuffle import Draws, keys
 
 # Twins are to be found for certain, and a pair that is less alike than these costs nothing here

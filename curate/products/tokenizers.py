@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from curate.disk.inside import remove
-from curate.disk.process import peak_bytes
-from curate.errors import UsageError, as_failure
 from curate.steps.contracts import Product, ProductContext, field_of, sha256
+from llmcurate.base.disk.process import peak_bytes
+from llmcurate.base.disk.safe_paths import remove
+from llmcurate.base.errors import UsageError
 from tokenize_kit.learn.options import TrainingOptions
 
 if TYPE_CHECKING:
@@ -86,11 +86,11 @@ class TokenizerProduct(Product):
 
     @model_validator(mode="after")
     def _checked(self) -> TokenizerProduct:
-        from tokenize_kit.errors import TokenizerError
+        from llmcurate.base.errors import LlmcurateError
 
         try:
             self._options()
-        except TokenizerError as error:
+        except LlmcurateError as error:
             raise ValueError(str(error)) from None
         return self
 
@@ -106,7 +106,6 @@ class TokenizerProduct(Product):
         return super().identity() | read
 
     def build(self, context: ProductContext) -> dict[str, Any]:
-        from tokenize_kit.errors import TokenizerError
         from tokenize_kit.learn.training import train_on_corpus
 
         stages: list[dict[str, Any]] = []
@@ -121,10 +120,7 @@ class TokenizerProduct(Product):
         options = self._options()
         column = options.column or "lang"
         names = ["text", column] if column in ("id", "source", "lang") else None
-        try:
-            cards = train_on_corpus(lambda: context.corpus(names), context.out, options, report)
-        except TokenizerError as error:
-            raise as_failure(error) from None
+        cards = train_on_corpus(lambda: context.corpus(names), context.out, options, report)
         sentences = [line for card in cards for line in card["warnings"]]
         warnings = list(dict.fromkeys(sentences))
         summary: dict[str, Any] = {"card": cards[0], "warnings": warnings, "stages": stages}
@@ -281,7 +277,7 @@ class ShardsProduct(Product):
         return Keys(sides=sides, order=order)
 
     def build(self, context: ProductContext) -> dict[str, Any]:
-        from tokenize_kit.errors import TokenizerError, counted
+        from llmcurate.base.disk.units import counted
         from tokenize_kit.shards.writer import Layout, encode_shards
 
         if self.tokenizer:
@@ -295,38 +291,35 @@ class ShardsProduct(Product):
                 )
         else:
             raise UsageError("shards: name a tokenizer, or train one before it in the recipe")
-        try:
-            by_cluster, warnings = self._by_cluster(context)
-            layout = Layout(
-                shard_tokens=self.shard_tokens,
-                append_eos=self.eos,
-                prepend_bos=self.bos,
-                val_fraction=self.val_fraction,
-                val_by="cluster" if by_cluster else "id",
-                shuffle=self.shuffle,
-                packing=self.packing,
-                form=self.format,
-                pattern=self.pattern,
-                loss_mask=self.loss_mask,
-                sampling=self.sampling,
-                sampling_seed=self.sampling_seed,
-            )
-            columns = ["id", "source", "lang", "text"]
-            if self.loss_mask is not None:
-                columns += [name for name in (self.loss_mask, "edits") if name not in columns]
-            documents = context.corpus(columns)
-            if self.loss_mask is not None:
-                documents = _unchanged(documents, self.loss_mask)
-            by = self._keys(context, by_cluster)
-            manifest = encode_shards(
-                documents, path, context.out, layout, context.workers, context.say, by=by
-            )
-            # Nothing continues shards of this stage that were begun under other settings.
-            stage = glob.escape(context.out.name.rpartition("-")[0])
-            for partial in context.out.parent.glob(f"{stage}-*/.shards.partial"):
-                remove(partial, inside=context.out.parent)
-        except TokenizerError as error:
-            raise as_failure(error) from None
+        by_cluster, warnings = self._by_cluster(context)
+        layout = Layout(
+            shard_tokens=self.shard_tokens,
+            append_eos=self.eos,
+            prepend_bos=self.bos,
+            val_fraction=self.val_fraction,
+            val_by="cluster" if by_cluster else "id",
+            shuffle=self.shuffle,
+            packing=self.packing,
+            form=self.format,
+            pattern=self.pattern,
+            loss_mask=self.loss_mask,
+            sampling=self.sampling,
+            sampling_seed=self.sampling_seed,
+        )
+        columns = ["id", "source", "lang", "text"]
+        if self.loss_mask is not None:
+            columns += [name for name in (self.loss_mask, "edits") if name not in columns]
+        documents = context.corpus(columns)
+        if self.loss_mask is not None:
+            documents = _unchanged(documents, self.loss_mask)
+        by = self._keys(context, by_cluster)
+        manifest = encode_shards(
+            documents, path, context.out, layout, context.workers, context.say, by=by
+        )
+        # Nothing continues shards of this stage that were begun under other settings.
+        stage = glob.escape(context.out.name.rpartition("-")[0])
+        for partial in context.out.parent.glob(f"{stage}-*/.shards.partial"):
+            remove(partial, inside=context.out.parent)
         keys = (
             "documents",
             "tokens",

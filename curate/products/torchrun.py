@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from curate.errors import RunFailed
-from kernel_cache.start import command
+from llmcurate.base.errors import RunFailed
+from llmcurate.base.start import command
 
 LAST_LINES = 5  # of the processes, if none of them is known to be the error
 TORCHRUN = "torch.distributed.elastic."  # its exception, which names no cause

@@ -25,15 +25,15 @@ from curate.corpus.indexes import FOLDER as INDEX
 from curate.corpus.indexes import IDS, OWN, seal_again
 from curate.corpus.manifests import file_record, manifest_path
 from curate.dedup.suffix_array.search_index import RECORD
-from curate.disk.files import part_files, replacing, write_text
-from curate.disk.inside import inside, remove
-from curate.disk.parquet_writer import writing
 from curate.documents.documents import NUMBER
 from curate.documents.rejected import FOLDER, emptied, rejected_files
-from curate.errors import RunFailed, disk_error
-from curate.pages.html import without_texts
 from curate.refresh.removals import Removals
 from curate.run.ledger import Ledger, packed, unpacked
+from llmcurate.base.disk.files import part_files, replacing, write_text
+from llmcurate.base.disk.parquet_writer import writing
+from llmcurate.base.disk.safe_paths import inside, remove
+from llmcurate.base.errors import RunFailed, disk_error
+from llmcurate.base.pages.html import without_texts
 
 
 @dataclass

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from curate.dedup.step import DedupStep
-from curate.errors import UsageError
 from curate.steps.contracts import CorpusStep, Product, Settings
 from curate.steps.recipe import Recipe
+from llmcurate.base.errors import UsageError
 
 # Dedups of passages, and the `keep` under which the first copy stays.
 _KEEPS = {"dedup_passages": "one", "dedup_suffix_array": "first"}

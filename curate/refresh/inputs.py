@@ -21,7 +21,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePath
 
-from curate.errors import RunFailed, UsageError
 from curate.fetch.hub import is_hub, unpinned
 from curate.fetch.transfer import Wanted
 from curate.formats.columns import Columns
@@ -42,6 +41,7 @@ from curate.formats.kinds import format_by_name
 from curate.formats.listing import find_files
 from curate.formats.read_settings import ReadSettings
 from curate.formats.reading import PartitionReader
+from llmcurate.base.errors import RunFailed, UsageError
 
 Seen = dict[str, tuple[str, str]]  # path or URL -> (state, stamp)
 Damaged = dict[str, tuple[str, str]]  # path or URL -> (state, what is wrong)

@@ -16,8 +16,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from curate.disk.files import write_text
-from curate.terminal.progress import say
+from llmcurate.base.disk.files import write_text
+from llmcurate.base.terminal.progress import say
 
 WEBHOOK_SECONDS = 20
 FIELDS = "fields"  # the attribute of a log record with more keys of its JSON object

@@ -7,8 +7,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from curate.disk.units import counted
 from curate.refresh.forgetting import Scrubbed
+from llmcurate.base.disk.units import counted
 
 MOST_NAMED = 10  # damaged inputs in a line
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from curate.disk.inside import inside
-from curate.errors import UsageError
 from curate.formats.read_settings import ReadSettings
 from curate.refresh import snapshot
 from curate.refresh.outcome import How
@@ -20,6 +18,8 @@ from curate.run.driver import run_planned
 from curate.run.outcome import Options
 from curate.run.plan import make_plan
 from curate.steps.recipe import Recipe
+from llmcurate.base.disk.safe_paths import inside
+from llmcurate.base.errors import UsageError
 
 
 def check_products(recipe: Recipe) -> None:

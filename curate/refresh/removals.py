@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.errors import UsageError
+from llmcurate.base.errors import UsageError
 
 KINDS = ("url", "domain", "id")
 LABELS = 12  # deepest host name that is taken apart

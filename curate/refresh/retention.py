@@ -11,11 +11,11 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 from curate.corpus.manifests import manifest_path
-from curate.disk.files import TEMPORARY
-from curate.disk.inside import remove, remove_files
 from curate.refresh import snapshot
 from curate.refresh.outcome import How
 from curate.refresh.state import DONE, State
+from llmcurate.base.disk.files import TEMPORARY
+from llmcurate.base.disk.safe_paths import remove, remove_files
 
 RUNS, PRODUCTS = "runs", "products"
 

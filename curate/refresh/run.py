@@ -15,12 +15,7 @@ from typing import Any
 
 from curate.corpus import indexes
 from curate.corpus.indexes import link
-from curate.disk.files import text_digest
-from curate.disk.inside import inside
-from curate.disk.seals import fault, seal
-from curate.disk.units import counted, format_bytes
 from curate.engines.exchange import NOTE, free_exchange
-from curate.errors import RunFailed, UsageError, disk_error, name_file
 from curate.formats.column_plan import join_columns
 from curate.formats.compression import path_of
 from curate.formats.inputs import InputPlan, plan_files
@@ -46,7 +41,12 @@ from curate.run.outcome import Options
 from curate.run.plan import EarlierIds, RunPlan, plan_run, stage_folder
 from curate.run.resolve import SUPERSEDED
 from curate.steps.recipe import Recipe
-from curate.terminal.progress import say
+from llmcurate.base.disk.files import text_digest
+from llmcurate.base.disk.safe_paths import inside
+from llmcurate.base.disk.seals import fault, seal
+from llmcurate.base.disk.units import counted, format_bytes
+from llmcurate.base.errors import RunFailed, UsageError, disk_error, name_file
+from llmcurate.base.terminal.progress import say
 
 RUNS, IDS, CORRUPT = "runs", "ids.parquet", "corrupt.jsonl"
 

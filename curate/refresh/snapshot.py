@@ -20,14 +20,14 @@ import pyarrow.parquet as pq
 
 from curate.corpus.indexes import link
 from curate.corpus.manifests import file_record, manifest_path, total_ids, write_manifest
-from curate.disk.files import replacing, sync_folder, temporary_name
-from curate.disk.inside import remove, remove_files
-from curate.disk.parquet_writer import writing
-from curate.disk.process import cores, in_order
-from curate.disk.seals import fault
-from curate.errors import RunFailed
 from curate.refresh.removals import Removals
 from curate.run.homes import CURRENT, FOLDER, manifest
+from llmcurate.base.disk.files import replacing, sync_folder, temporary_name
+from llmcurate.base.disk.parquet_writer import writing
+from llmcurate.base.disk.process import cores, in_order
+from llmcurate.base.disk.safe_paths import remove, remove_files
+from llmcurate.base.disk.seals import fault
+from llmcurate.base.errors import RunFailed
 
 
 def folder_of(home: Path, name: str) -> Path:

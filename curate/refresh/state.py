@@ -14,9 +14,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from curate.errors import CurateError, RunFailed
 from curate.run.homes import ANEW, FILE, checked_name
 from curate.run.ledger import LOCK, Ledger, row_digest
+from llmcurate.base.errors import LlmcurateError, RunFailed
 
 BEGUN, DONE = "begun", "done"
 # kind: run (new inputs), rebuild (all inputs again), forget (only removals). base: the snapshot
@@ -66,7 +66,7 @@ class State(Ledger):
     def _damaged(self, what: str) -> RunFailed:
         return RunFailed(f"{self.path} is damaged ({what}): {ANEW}")
 
-    def _failure(self, error: sqlite3.DatabaseError) -> CurateError:
+    def _failure(self, error: sqlite3.DatabaseError) -> LlmcurateError:
         if isinstance(error, sqlite3.OperationalError):
             return super()._failure(error)
         return self._damaged(str(error).splitlines()[-1])

@@ -19,14 +19,14 @@ from curate.corpus.stage_files import (
     read_kept,
     with_ids,
 )
-from curate.disk.database import literal, scratch_database
-from curate.disk.elsewhere import Storage
-from curate.disk.files import clear_temporary, file_digest, replacing, sync_folder
-from curate.disk.inside import remove
-from curate.disk.parquet_writer import conform, writing
-from curate.disk.seals import verify
 from curate.documents.rejected import FOLDER, joined_schema
 from curate.engines.cpu_time import cpu_seconds
+from llmcurate.base.disk.database import literal, scratch_database
+from llmcurate.base.disk.elsewhere import Storage
+from llmcurate.base.disk.files import clear_temporary, file_digest, replacing, sync_folder
+from llmcurate.base.disk.parquet_writer import conform, writing
+from llmcurate.base.disk.safe_paths import remove
+from llmcurate.base.disk.seals import verify
 
 BATCH_ROWS = 1000
 DECISIONS = "id, cluster, kept_id, partner_id, similarity, method, span_start, span_end"

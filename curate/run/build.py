@@ -13,22 +13,22 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.corpus.direct import DirectInput
+from curate.corpus.direct_input import DirectInput
 from curate.corpus.manifests import entries
-from curate.disk.files import part_files, temporary_name
-from curate.disk.inside import all_inside, inside, remove, remove_files
-from curate.disk.publish import manifests
-from curate.disk.seals import seal, verify
 from curate.engines.local import call_apart
-from curate.errors import UsageError
-from curate.pages.html import plain
 from curate.run import made
 from curate.run.intact import Intact, newest
 from curate.run.ledger import Ledger, ledger_path
 from curate.run.plan import ProductStage, RunPlan, stage_folder
 from curate.steps.contracts import Estimate, ProductContext
 from curate.steps.failures import failing
-from curate.terminal.progress import Progress, say
+from llmcurate.base.disk.files import part_files, temporary_name
+from llmcurate.base.disk.publish import manifests
+from llmcurate.base.disk.safe_paths import all_inside, inside, remove, remove_files
+from llmcurate.base.disk.seals import seal, verify
+from llmcurate.base.errors import UsageError
+from llmcurate.base.pages.html import plain
+from llmcurate.base.terminal.progress import Progress, say
 
 BATCH_ROWS = 500
 COLUMNS = ["id", "source", "lang", "text"]

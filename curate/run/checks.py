@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from curate.corpus import manifests
-from curate.errors import UsageError
 from curate.run.plan import RunPlan
 from curate.steps.recipe import Recipe
+from llmcurate.base.errors import UsageError
 
 ALLOW_PYTHON = "LLMCURATE_ALLOW_PYTHON"  # a variable of the environment
 

@@ -14,28 +14,28 @@ from pathlib import Path
 from typing import Any
 
 from curate.corpus import indexes, manifests
-from curate.disk.elsewhere import Storage
-from curate.disk.files import clear_temporary
-from curate.disk.inside import all_inside, remove
-from curate.disk.process import cores
-from curate.disk.seals import Seal, seal, verify
-from curate.disk.units import counted
 from curate.engines.base import Engine, Jobs, Task
 from curate.engines.choose import check_engine, open_engine
 from curate.engines.exchange import Exchange, check_exchange, open_exchange
-from curate.errors import Damaged, RunFailed, disk_error, name_file
-from curate.run import assemble, deaths
+from curate.run import assemble, worker_deaths
 from curate.run.checks import check_code, check_out
+from curate.run.deferred_imports import Report, begin_report
 from curate.run.intact import Intact, changed_after, corpus_seals, finished_files, newest
 from curate.run.interrupt import prompt_interrupt
-from curate.run.late import Report, begin_report
 from curate.run.ledger import Ledger
 from curate.run.made import begin_anew, check_made
 from curate.run.outcome import Options, Outcome
 from curate.run.plan import MapStage, RunPlan, decisions_path, stage_folder
 from curate.run.records import read_record
 from curate.run.stages import Stages
-from curate.terminal.progress import Progress, say
+from llmcurate.base.disk.elsewhere import Storage
+from llmcurate.base.disk.files import clear_temporary
+from llmcurate.base.disk.process import cores
+from llmcurate.base.disk.safe_paths import all_inside, remove
+from llmcurate.base.disk.seals import Seal, seal, verify
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import Damaged, RunFailed, disk_error, name_file
+from llmcurate.base.terminal.progress import Progress, say
 
 CORPUS = "corpus"  # the ledger's row of corpus/ and rejected/
 
@@ -153,7 +153,7 @@ class _Run:
 
     def _begin_report(self, report: Report, engine: Engine) -> Callable[[], None]:
         def run(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
-            return engine.map(function, tasks, deaths.retry_once("the report"))
+            return engine.map(function, tasks, worker_deaths.retry_once("the report"))
 
         before = engine.cpu
         write = report(
@@ -252,7 +252,7 @@ class _Run:
         )
         cpu, documents = 0.0, Counter[str]()
         with Progress("assemble", self.parts, self.options.quiet) as progress:
-            again = deaths.retry_once("the assembly")
+            again = worker_deaths.retry_once("the assembly")
             for task, result in engine.map("curate.run.assemble:assemble_partition", tasks, again):
                 if self.options.exchange:  # files that came have times of their own
                     for kind, folder in (("kept", corpus), ("rejected", rejected)):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from curate.disk.units import counted, format_bytes, format_percent
 from curate.mix.table import text as mix_lines
-from curate.pages.html import plain
-from curate.terminal.tables import table
+from llmcurate.base.disk.units import counted, format_bytes, format_percent
+from llmcurate.base.pages.html import plain
+from llmcurate.base.terminal.tables import table
 
 
 @dataclass(frozen=True)

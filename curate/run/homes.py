@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from curate.corpus.manifests import manifest_path
-from curate.disk.files import part_files
-from curate.disk.units import counted
 from curate.documents.rejected import rejected_files
-from curate.errors import RunFailed, UsageError
 from curate.run.ledger import row_digest
 from curate.run.records import read_record
+from llmcurate.base.disk.files import part_files
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import RunFailed, UsageError
 
 FILE = "refresh.db"
 ANEW = (

@@ -30,14 +30,14 @@ from curate.corpus.shuffle.tasks import read_slice, write_slices
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run, run_here
 from curate.corpus.stage_files import part_path
-from curate.disk.database import arrow_batches, literal, paths_literal, scratch_database
-from curate.disk.files import replacing
-from curate.disk.inside import remove_files
-from curate.disk.parquet_writer import writing
 from curate.documents.documents import NUMBER
 from curate.formats.inputs import InputPlan
 from curate.formats.partitions import Partitions
 from curate.run.plan import EarlierIds
+from llmcurate.base.disk.database import arrow_batches, literal, paths_literal, scratch_database
+from llmcurate.base.disk.files import replacing
+from llmcurate.base.disk.parquet_writer import writing
+from llmcurate.base.disk.safe_paths import remove_files
 
 ISSUED = "issued.parquet"  # all ids of a run that others go on from
 # What stands before the last `~number` of an id, and the number.

@@ -11,19 +11,19 @@ from typing import Any
 
 from curate.corpus import indexes, manifests
 from curate.corpus.sketches import run_here
-from curate.disk import seals
-from curate.disk.elsewhere import seal_of, version_elsewhere
-from curate.disk.inside import inside
-from curate.disk.seals import Seal
-from curate.disk.units import counted
 from curate.engines.base import Engine
-from curate.errors import Damaged, RunFailed, UsageError
-from curate.run import deaths
+from curate.run import worker_deaths
 from curate.run.ledger import Ledger
 from curate.run.outcome import Options
-from curate.terminal.progress import Progress, say
+from llmcurate.base.disk import seals
+from llmcurate.base.disk.elsewhere import seal_of, version_elsewhere
+from llmcurate.base.disk.safe_paths import inside
+from llmcurate.base.disk.seals import Seal
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import Damaged, RunFailed, UsageError
+from llmcurate.base.terminal.progress import Progress, say
 
-COMPARE = "curate.disk.seals:compare"
+COMPARE = "llmcurate.base.disk.seals:compare"
 MOST_NAMED = 100
 MOST_ANEW = 10  # damaged files that a run makes anew while it goes on
 EXTRA = "is no file of this run"
@@ -56,7 +56,7 @@ class Intact:
         progress = Progress(f"compare {title}"[:24], most, self.options.quiet)
         with progress if apart else nullcontext():
             if apart and engine is not None:
-                results = engine.map(COMPARE, tasks, deaths.retry_once("the comparison"))
+                results = engine.map(COMPARE, tasks, worker_deaths.retry_once("the comparison"))
             else:
                 results = run_here(COMPARE, tasks)
             for task, result in results:

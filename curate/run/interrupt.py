@@ -9,7 +9,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from curate.terminal.output import tell
+from llmcurate.base.terminal.output import tell
 
 # Python raises KeyboardInterrupt only between two steps of its own; compiled code, as training a
 # tokenizer or a long query, can keep it from doing so for minutes. A run may end anywhere, so after

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from curate.disk.files import make_folder, text_digest
-from curate.disk.publish import url_of
-from curate.disk.seals import Seal
-from curate.errors import CurateError, LockHeld, RunFailed, UsageError, disk_error
-from curate.terminal.progress import say
+from llmcurate.base.disk.files import make_folder, text_digest
+from llmcurate.base.disk.publish import url_of
+from llmcurate.base.disk.seals import Seal
+from llmcurate.base.errors import LlmcurateError, LockHeld, RunFailed, UsageError, disk_error
+from llmcurate.base.terminal.progress import say
 
 STALE_SECONDS = 300.0  # a holder on another machine that is not seen to write for so long is dead
 LOOK_SECONDS = 5.0  # between two looks at its last sign of life
@@ -243,7 +243,7 @@ class Ledger:
         except sqlite3.DatabaseError as error:
             raise self._failure(error) from None
 
-    def _failure(self, error: sqlite3.DatabaseError) -> CurateError:
+    def _failure(self, error: sqlite3.DatabaseError) -> LlmcurateError:
         if not isinstance(error, sqlite3.OperationalError):
             reason = str(error).splitlines()[-1]
             return RunFailed(f"{self.path} is damaged ({reason}); move it away to start afresh")
@@ -363,7 +363,7 @@ class Ledger:
         """Commits what waits and gives the lock back."""
         # On a full disk rows are lost, whose partitions are computed again, and the lock's stays:
         # the next holder sees that this process is gone.
-        with suppress(CurateError):
+        with suppress(LlmcurateError):
             self.flush()
         with suppress(sqlite3.OperationalError):
             self._db.execute("DELETE FROM lock WHERE pid = ?", (os.getpid(),))

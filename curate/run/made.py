@@ -9,13 +9,13 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from curate.disk.files import next_aside, set_aside, text_digest, write_text
-from curate.disk.inside import remove
-from curate.errors import UsageError
 from curate.run.ledger import Ledger, ledger_path
 from curate.run.outcome import Options
 from curate.run.plan import ProductStage, RunPlan, stage_folder
-from curate.terminal.progress import say
+from llmcurate.base.disk.files import next_aside, set_aside, text_digest, write_text
+from llmcurate.base.disk.safe_paths import remove
+from llmcurate.base.errors import UsageError
+from llmcurate.base.terminal.progress import say
 
 SHOWN = 3  # settings in a message
 SHOWN_CHARS = 30  # of either end of a value in a message

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from curate.corpus.sizes import Sizes
-from curate.disk.process import cores
-from curate.disk.units import counted
-from curate.errors import RunFailed
 from curate.formats.events import MOST_NAMED
 from curate.formats.inputs import InputPlan
 from curate.formats.reading import no_text
 from curate.run.plan import MapStage, RunPlan
 from curate.run.worker.traces import KINDS, smallest
+from llmcurate.base.disk.process import cores
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import RunFailed
 
 
 @dataclass

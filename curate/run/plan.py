@@ -14,16 +14,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from curate.disk.files import text_digest
-from curate.disk.inside import inside
-from curate.disk.units import counted, format_bytes
 from curate.engines.cpu_time import cpu_seconds
-from curate.errors import UsageError
 from curate.formats.inputs import InputPlan
-from curate.formats.part import plan_reading
+from curate.formats.subset import plan_reading
 from curate.run.ledger import RUN, Ledger, ledger_path
 from curate.steps.contracts import CorpusStep, Product, Step
 from curate.steps.recipe import Recipe
+from llmcurate.base.disk.files import text_digest
+from llmcurate.base.disk.safe_paths import inside
+from llmcurate.base.disk.units import counted, format_bytes
+from llmcurate.base.errors import UsageError
 
 LAYOUT = 3  # raised when stage files written so far can no longer be read
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
-from curate.disk.files import part_files, replacing, write_text
-from curate.disk.process import host, peak_bytes
-from curate.disk.units import counted, format_bytes
-from curate.errors import RunFailed
 from curate.formats.inputs import empty_files
 from curate.run.plan import stage_folder
-from curate.version import __version__
+from llmcurate.base.disk.files import part_files, replacing, write_text
+from llmcurate.base.disk.process import host, peak_bytes
+from llmcurate.base.disk.units import counted, format_bytes
+from llmcurate.base.errors import RunFailed
+from llmcurate.version import __version__
 
 if TYPE_CHECKING:
     from curate.run.outcome import Outcome

@@ -11,13 +11,13 @@ from curate.corpus import journal
 from curate.corpus.indexes import Index, earlier_files
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import MARK, Run, SketchedCorpus, Sketches, run_here
-from curate.disk.database import literal, scratch_database
-from curate.disk.elsewhere import Storage
-from curate.disk.files import replacing
-from curate.disk.seals import seal
-from curate.disk.units import counted
-from curate.errors import TooMuchGone
 from curate.steps.failures import failing
+from llmcurate.base.disk.database import literal, scratch_database
+from llmcurate.base.disk.elsewhere import Storage
+from llmcurate.base.disk.files import replacing
+from llmcurate.base.disk.seals import seal
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import TooMuchGone
 
 if TYPE_CHECKING:
     from curate.steps.contracts import CorpusStep, Settings

@@ -17,25 +17,25 @@ from typing import Any
 from curate.corpus import indexes, journal
 from curate.corpus.sketches import SketchedCorpus, lone_here
 from curate.corpus.stage_files import part_of, part_path
-from curate.disk.elsewhere import Storage, all_files
-from curate.disk.files import clear_temporary, write_text
-from curate.disk.inside import check_links, inside, remove
-from curate.disk.seals import Seal, SealedPath, fault, seal, sealing
-from curate.disk.units import counted
 from curate.engines.base import Engine, Task
 from curate.engines.cpu_time import cpu_seconds
-from curate.errors import Damaged
-from curate.run import deaths
+from curate.run import worker_deaths
+from curate.run.deferred_imports import load_ahead
 from curate.run.ids import ISSUED
 from curate.run.intact import Intact
-from curate.run.late import load_ahead
 from curate.run.ledger import Ledger
 from curate.run.outcome import Options, Outcome, sum_up
 from curate.run.plan import MapStage, RunPlan, decisions_path, sketch_kind, stage_folder
 from curate.run.worker.specification import for_rehearsal, named_files, relative_paths
 from curate.steps.contracts import CorpusStep, Step
 from curate.steps.failures import failing
-from curate.terminal.progress import Progress, say
+from llmcurate.base.disk.elsewhere import Storage, all_files
+from llmcurate.base.disk.files import clear_temporary, write_text
+from llmcurate.base.disk.safe_paths import check_links, inside, remove
+from llmcurate.base.disk.seals import Seal, SealedPath, fault, seal, sealing
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import Damaged
+from llmcurate.base.terminal.progress import Progress, say
 
 RESOLVE = "curate.run.resolve:resolve_one_partition"
 
@@ -114,7 +114,7 @@ class Stages:
             for task, result in engine.map(
                 "curate.run.worker.partition:run_partition",
                 tasks(done, before, shared),
-                deaths.find_culprit(self.plan, stage, self.options.quiet),
+                worker_deaths.find_culprit(self.plan, stage, self.options.quiet),
             ):
                 sketch_files = result.pop("sketch_files")
                 self.ledger.commit_part(stage.key, task["part"], result)
@@ -127,7 +127,7 @@ class Stages:
             for task, result in engine.map(
                 "curate.run.worker.partition:sketch_partition",
                 tasks(sketched, stage, written[:1]),
-                deaths.retry_once(stage.folder_name),
+                worker_deaths.retry_once(stage.folder_name),
             ):
                 self.ledger.commit_part(stage.sketch_key, task["part"], result)
         clear_temporary(folder)  # files of workers that died
@@ -336,7 +336,7 @@ class Stages:
                 yield from ((Path(path), sealed) for path, sealed in files)
 
         def run(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
-            return engine.map(function, tasks, deaths.retry_once("settling ids"))
+            return engine.map(function, tasks, worker_deaths.retry_once("settling ids"))
 
         sizes = self.options.sizes
         with self.intact.reading(id_files, engine, "ids"):
@@ -366,7 +366,7 @@ class Stages:
             remove(workdir, inside=self.out)
 
         def mapped(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
-            return engine.map(function, tasks, deaths.retry_once(label))
+            return engine.map(function, tasks, worker_deaths.retry_once(label))
 
         # Content in an exchange is for workers alone.
         run = mapped if self.options.exchange else lone_here(mapped)

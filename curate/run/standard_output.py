@@ -11,7 +11,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-from curate.errors import UsageError
 from curate.formats.jsonl import json_lines
 from curate.run import funnel
 from curate.run.build import corpus_batches
@@ -19,7 +18,8 @@ from curate.run.driver import run_planned
 from curate.run.outcome import Options, Outcome
 from curate.run.plan import RunPlan
 from curate.run.records import record
-from curate.terminal.output import echo_json, json_line, tell
+from llmcurate.base.errors import UsageError
+from llmcurate.base.terminal.output import echo_json, json_line, tell
 
 NAME = Path("-")  # what stands for it as OUT
 

@@ -14,7 +14,7 @@ from curate.steps.contracts import CorpusStep, Product, Settings, Step
 from curate.steps.recipe import load
 from curate.steps.registry import REGISTRY, step_class
 from curate.steps.shipped import names
-from curate.terminal.progress import Progress
+from llmcurate.base.terminal.progress import Progress
 
 
 def warm_up(recipes: list[str], workers: int, quiet: bool) -> dict[str, Any]:

@@ -11,10 +11,10 @@ import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
-from curate.disk.files import make_folder
-from curate.disk.yaml_file import read_yaml
-from curate.errors import UsageError
 from curate.run.ledger import ledger_path
+from llmcurate.base.disk.files import make_folder
+from llmcurate.base.disk.yaml_file import read_yaml
+from llmcurate.base.errors import UsageError
 
 FILE = "llmcurate.yaml"
 RECIPE = "recipe.yaml"

@@ -16,9 +16,9 @@ from pydantic import Field, PrivateAttr
 
 from curate.documents.documents import Documents
 from curate.documents.limits import Limit, decide
-from curate.errors import UsageError
 from curate.steps.contracts import Step
 from curate.text.onnx import OnnxText, onnx_files
+from llmcurate.base.errors import UsageError
 
 MOST = 1e6  # of a score's limits
 

@@ -17,8 +17,8 @@ from pydantic import Field, PrivateAttr
 from curate.documents.documents import Documents
 from curate.documents.edits import Spans
 from curate.documents.limits import Limit, decide
-from curate.errors import UsageError
 from curate.scoring.fasttext.step import FastTextStep
+from llmcurate.base.errors import UsageError
 
 if TYPE_CHECKING:
     from curate.scoring.fasttext.classifier import Classifier

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator
 
-from curate.disk.files import file_digest
-from curate.disk.yaml_file import within_64_bits
-from curate.errors import UsageError
 from curate.steps.sources import source_digest
+from llmcurate.base.disk.files import file_digest
+from llmcurate.base.disk.yaml_file import within_64_bits
+from llmcurate.base.errors import UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa

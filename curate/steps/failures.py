@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from curate.disk.units import counted
-from curate.errors import CurateError, Unforeseen, disk_error
-from curate.pages.html import plain
-from kernel_cache import start
+from llmcurate.base import start
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import LlmcurateError, Unforeseen, disk_error
+from llmcurate.base.pages.html import plain
 
 if TYPE_CHECKING:
     from curate.documents.documents import Documents
@@ -44,8 +44,10 @@ def shown(path: Path) -> str:
 
 def _foreseen(error: Exception) -> bool:
     """True if the message of an error is for the user as it is."""
-    busy = getattr(sys.modules.get("kernel_cache.locks"), "Busy", ())  # it would load numba
-    known = isinstance(error, (CurateError, MemoryError, busy))
+    busy = getattr(
+        sys.modules.get("llmcurate.base.kernels.locks"), "Busy", ()
+    )  # it would load numba
+    known = isinstance(error, (LlmcurateError, MemoryError, busy))
     return (known and not isinstance(error, Unforeseen)) or disk_error(error) is not None
 
 
@@ -57,7 +59,7 @@ def failing(label: str, where: Callable[[], str] = str) -> Iterator[None]:
     except Exception as error:
         if _foreseen(error):
             raise
-        message = str(error) if isinstance(error, CurateError) else described(error)
+        message = str(error) if isinstance(error, LlmcurateError) else described(error)
         place = where()
         failed = Unforeseen(f"step {label} failed{place and f' on {place}'}: {message}")
         failed.trace = getattr(error, "trace", "")

@@ -19,10 +19,10 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from curate.disk.files import cache_folder, text_digest, write_text
-from curate.errors import RunFailed, UsageError
 from curate.steps.failures import named, shown
 from curate.steps.sources import digest_of, file_sources, names_in
+from llmcurate.base.disk.files import cache_folder, text_digest, write_text
+from llmcurate.base.errors import RunFailed, UsageError
 
 FORM = "FILE.py:FUNCTION"
 _NAMED = re.compile(r"(.+\.py):([^\W\d]\w*)", re.DOTALL)

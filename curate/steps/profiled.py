@@ -19,11 +19,11 @@ from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, mode
 
 from curate.documents.documents import Documents
 from curate.documents.limits import ByLang, Limit, decide
-from curate.errors import UsageError
 from curate.steps.contracts import Step
 from curate.text import profiles
 from curate.text.dictionaries import effective
 from curate.text.profiles import Chosen, Profile
+from llmcurate.base.errors import UsageError
 
 PROFILE = (
     "Whose stop words, end marks and limits hold: auto takes the shipped profile of the language in"

@@ -14,14 +14,14 @@ from typing import Any, get_args, get_origin
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from curate.disk.files import check_regular, text_digest
-from curate.disk.units import counted
-from curate.disk.yaml_file import read_yaml
-from curate.errors import UsageError
 from curate.formats.read_settings import ReadSettings
 from curate.steps.contracts import CorpusStep, Product, Settings, Step
 from curate.steps.registry import step_class
 from curate.steps.shipped import text_of
+from llmcurate.base.disk.files import check_regular, text_digest
+from llmcurate.base.disk.units import counted
+from llmcurate.base.disk.yaml_file import read_yaml
+from llmcurate.base.errors import UsageError
 
 CUT = "cut"
 MOST_STEPS = 1000  # each stage of them is a folder, each step a module that workers load

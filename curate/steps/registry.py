@@ -10,8 +10,8 @@ import importlib
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from curate.errors import CurateError, RunFailed, UsageError
-from kernel_cache import start
+from llmcurate.base import start
+from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
 
 if TYPE_CHECKING:
     from curate.steps.contracts import Settings
@@ -92,7 +92,7 @@ def step_class(name: str) -> type[Settings]:
     start.plug_ins.update({module.partition(".")[0]} - start.OURS)
     try:
         cls: type[Settings] = getattr(importlib.import_module(module), attribute)
-    except CurateError:
+    except LlmcurateError:
         raise
     except Exception as error:
         from curate.steps.failures import described

@@ -10,10 +10,11 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from curate.errors import UsageError
-from kernel_cache.start import HOME
+from llmcurate.base.errors import UsageError
+from llmcurate.base.start import HOME
 
-FOLDER = Path(HOME) / "pipelines"  # by its place: a package of that name may be the user's
+_INSTALLED = Path(HOME) / "llmcurate" / "pipelines"
+FOLDER = _INSTALLED if _INSTALLED.is_dir() else Path(HOME) / "pipelines"  # of a checkout
 ENDING = ".yaml"
 
 

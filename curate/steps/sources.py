@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
-from curate.disk.files import text_digest
-from kernel_cache.start import HOME
+from llmcurate.base.disk.files import text_digest
+from llmcurate.base.start import HOME
 
 
 def source_digest(module: str) -> str | None:

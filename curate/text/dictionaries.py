@@ -14,8 +14,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from curate.errors import UsageError
 from curate.text.codes import comparable
+from llmcurate.base.errors import UsageError
 
 if TYPE_CHECKING:
     from tokenize_kit.segment.dictionary import Dictionary

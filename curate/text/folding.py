@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from curate.text.unicode import char_bytes, code_point
-from kernel_cache import njit
-from kernel_cache.intrinsics import load8
+from llmcurate.base.kernels import njit
+from llmcurate.base.kernels.intrinsics import load8
 
 # In a folding table: this character goes; for this one look at the text around it.
 GONE, LOOK = -1, -2

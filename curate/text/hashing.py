@@ -3,15 +3,15 @@
 The 128-bit hash is MurmurHash3_x64_128 with seed 0 (A. Appleby, public domain); whole documents
 are compared by xxh3-128, which comes from C. Among 10^12 different keys the odds that any two have
 the same 128 bits are about 10^24 / 2^129, or 1.5e-15. It does not resist texts that are made to
-collide. For tables within a batch kernel_cache.intrinsics has a faster one, which is never stored.
+collide. For tables within a batch base.kernels.intrinsics has a faster one, which is never stored.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from kernel_cache import njit
-from kernel_cache.intrinsics import load8, load_few
+from llmcurate.base.kernels import njit
+from llmcurate.base.kernels.intrinsics import load8, load_few
 
 
 @njit(nogil=True)

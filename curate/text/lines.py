@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from curate.text.unicode import space_bytes
-from kernel_cache import njit
-from kernel_cache.intrinsics import load8
+from llmcurate.base.kernels import njit
+from llmcurate.base.kernels.intrinsics import load8
 
 if TYPE_CHECKING:
     from curate.documents.documents import Documents

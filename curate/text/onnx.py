@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from curate.errors import UsageError
+from llmcurate.base.errors import UsageError
 
 # An export stands in the folder itself or, as sentence-transformers and the hub have it, in onnx/.
 ONNX = ("model.onnx", "onnx/model.onnx")

@@ -15,10 +15,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from curate.disk.files import check_regular
-from curate.disk.yaml_file import read_yaml
-from curate.errors import UsageError
 from curate.text.codes import comparable
+from llmcurate.base.disk.files import check_regular
+from llmcurate.base.disk.yaml_file import read_yaml
+from llmcurate.base.errors import UsageError
 
 SHIPPED = Path(__file__).with_name("profiles.yaml")
 FILE = "profiles.yaml"  # in a folder that holds profiles

@@ -17,8 +17,8 @@ import numpy as np
 from curate.text.lines import Extents
 from curate.text.tables import segments
 from curate.text.unicode import ASCII_SPACE, is_lower_ascii, space_bytes
-from kernel_cache import njit
-from kernel_cache.intrinsics import place_of
+from llmcurate.base.kernels import njit
+from llmcurate.base.kernels.intrinsics import place_of
 
 if TYPE_CHECKING:
     from curate.documents.documents import Documents

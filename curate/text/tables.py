@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from curate.text.unicode import ASCII_LINE_END, ASCII_SPACE, line_end_bytes, space_bytes
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 
 if TYPE_CHECKING:
     from curate.documents.documents import Documents

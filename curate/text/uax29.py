@@ -19,7 +19,7 @@ import numpy as np
 
 from curate.text.hashing import mix
 from curate.text.unicode import char_bytes, code_point
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 from tokenize_kit.pattern.categories import by_code_point, members
 
 # Made by scripts/uax29_table.py (its end is marked below); `class_table` unpacks it.

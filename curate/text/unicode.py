@@ -12,8 +12,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from kernel_cache import njit
-from kernel_cache.intrinsics import first_from
+from llmcurate.base.kernels import njit
+from llmcurate.base.kernels.intrinsics import first_from
 
 ASCII_SPACE = np.zeros(256, np.bool_)
 ASCII_SPACE[[9, 10, 11, 12, 13, 28, 29, 30, 31, 32]] = True

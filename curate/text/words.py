@@ -20,7 +20,7 @@ import numpy as np
 
 from curate.text.hashing import mix
 from curate.text.unicode import char_bytes, code_point
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 
 if TYPE_CHECKING:
     from curate.documents.documents import Documents

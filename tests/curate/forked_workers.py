@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import gc
 import importlib
 import json
 import os
@@ -25,7 +26,14 @@ from typing import Any
 from curate.engines import idle_workers
 
 start_one = idle_workers.spawn
-LIBRARIES = ("curate.run.worker.partition", "curate.filters.url_lists", "pyarrow.compute", "duckdb")
+LIBRARIES = (
+    "curate.run.worker.partition",
+    "curate.filters.url_lists",
+    "pyarrow.compute",
+    "duckdb",
+    "fsspec.implementations.local",
+)
+STEPS = ("c4", "gopher_quality", "document_length", "dedup_exact", "dedup_minhash")
 PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -110,6 +118,7 @@ def serve(requests: socket.socket) -> None:
     for name in LIBRARIES:
         importlib.import_module(name)
     importlib.import_module("curate.run.worker.partition").warm_up()
+    _load_kernels()
     while True:
         length, streams, _, _ = socket.recv_fds(requests, 8, 3)
         if not length:
@@ -130,6 +139,22 @@ def serve(requests: socket.socket) -> None:
         requests.sendall(os.read(ready, 8))
         for file in (ready, worker_number, *streams):
             os.close(file)
+
+
+def _load_kernels() -> None:
+    """Loads the modules and the machine code of steps that many tests name."""
+    from curate.run.worker import rehearsal
+    from curate.steps.recipe import parse
+    from llmcurate.base.disk import database
+    from llmcurate.base.kernels import compile_time
+
+    for step in parse(json.dumps({"steps": STEPS}), "steps").steps:
+        rehearsal.rehearse(step, Path())
+    while database._idle:  # their threads would not be in what is forked
+        database._idle.pop().close()
+    compile_time.seconds = 0.0  # of this process, not of its forks
+    gc.collect()
+    gc.freeze()  # else each fork's first collection copies all memory
 
 
 def _read(requests: socket.socket, count: int) -> bytes:

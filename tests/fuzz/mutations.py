@@ -19,13 +19,11 @@ from typing import Any, TypeVar
 from hypothesis import Phase, settings
 from hypothesis import strategies as st
 
-from curate.errors import CurateError
-from kernel_cache import compile_time
-from tokenize_kit.errors import TokenizerError
-from train.errors import TrainError
+from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.kernels import compile_time
 
 Result = TypeVar("Result")
-ONE_LINE = (CurateError, TokenizerError, TrainError)
+ONE_LINE = (LlmcurateError, LlmcurateError, LlmcurateError)
 MOST_BYTES, MOST_SECONDS = 400 << 20, 20.0  # of an example, whose files have some kilobytes
 # A seed does not shrink: what it damages has nothing to do with its size.
 FUZZ = settings(

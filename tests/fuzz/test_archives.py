@@ -15,10 +15,10 @@ import pytest
 import zstandard
 from hypothesis import example, given
 
-from curate.errors import CurateError
 from curate.formats.inputs import plan_inputs
 from curate.formats.read_settings import ReadSettings
 from curate.formats.reading import PartitionReader
+from llmcurate.base.errors import LlmcurateError
 from tests.curate.formats.test_warc import arc, http, warc
 from tests.fuzz.mutations import FUZZ, SEEDS, damaged, outcome
 
@@ -114,7 +114,7 @@ def test_a_damaged_archive_is_documents_and_named_damage(
     path.write_bytes(stored if inner else damaged(stored, seed))
     limits = {"max_record_bytes": 1 << 20, "max_payload_bytes": 1 << 20}
     result = outcome(lambda: read(path, **limits))
-    assert not isinstance(result, (OSError, CurateError)) or str(path) in str(result)
+    assert not isinstance(result, (OSError, LlmcurateError)) or str(path) in str(result)
 
 
 STEPS = "extract, gopher_quality, gopher_repetition, c4, fineweb_quality, pii: {phones: true}"

@@ -20,7 +20,7 @@ from curate.corpus.indexes import Index, all_in, write_record
 from curate.dedup.semantic.hashed import Basis
 from curate.dedup.suffix_array.search import find, longest
 from curate.dedup.suffix_array.search_index import SearchIndex, _digest
-from curate.errors import RunFailed, UsageError
+from llmcurate.base.errors import RunFailed, UsageError
 from tests.curate.conftest import Bench, pages
 from tests.curate.dedup.test_suffix_array_search import index_of
 from tests.fuzz.mutations import FUZZ, SEEDS, contents, damaged, damaged_tree, outcome

@@ -11,9 +11,9 @@ import pytest
 import yaml
 from hypothesis import given
 
-from curate.errors import UsageError
 from curate.steps.recipe import parse
 from curate.steps.registry import REGISTRY, step_class
+from llmcurate.base.errors import UsageError
 from tests.fuzz.mutations import FUZZ, ODD, SEEDS, damaged, damaged_tree, outcome
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -182,8 +182,8 @@ def test_a_damaged_record_of_refreshes_is_one_line(home: Path, sql: str) -> None
 def test_a_snapshot_whose_manifest_has_no_numbers_is_one_line(
     home: Path, change: dict[str, Any]
 ) -> None:
-    from curate.errors import RunFailed
     from curate.run.homes import manifest
+    from llmcurate.base.errors import RunFailed
 
     path = next((home / "grown" / "corpus").glob("*.json"))
     folder = home / "snapshot"

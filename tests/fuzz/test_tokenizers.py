@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from curate.errors import UsageError
 from curate.scoring.perplexity.sentences import load_pieces
+from llmcurate.base.errors import UsageError
 from tests.fuzz.mutations import FUZZ, SEEDS, damaged, damaged_tree, outcome
 from tests.tokenize_kit.sentencepiece_models import LINES, ODD, PARTS, trained
 from tokenize_kit.change.convert import convert

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from llmcurate.base.disk.atomic import write_atomic
 from tests.disk_calls import disk_calls
-from tokenize_kit.files import write_atomic
 
 
 def test_what_a_killed_process_left_goes_and_that_of_a_live_one_stays(tmp_path):

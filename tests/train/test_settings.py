@@ -11,12 +11,12 @@ import pytest
 
 import train.config
 import train.model.config
+from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.settings import Setting, change, check, from_dict, settings_of, to_dict, unflat
 from train.config import TrainConfig
-from train.errors import TrainError
 from train.model.position_settings import Alibi
 from train.model.presets import preset
 from train.objective_settings import Masked
-from train.settings import Setting, change, check, from_dict, settings_of, to_dict, unflat
 
 KINDS = [
     kind
@@ -60,7 +60,7 @@ class Limited:
 )
 def test_a_value_outside_the_limits_is_one_line_that_says_what_to_give(change, message):
     check(Limited())
-    with pytest.raises(TrainError) as caught:
+    with pytest.raises(LlmcurateError) as caught:
         check(Limited(**change))
     assert str(caught.value) == message and caught.value.exit_code == 2
 
@@ -106,7 +106,7 @@ def test_settings_survive_json():
     ],
 )
 def test_a_wrong_value_is_named(values, message):
-    with pytest.raises(TrainError, match=message):
+    with pytest.raises(LlmcurateError, match=message):
         from_dict(Whole, values, "file")
 
 
@@ -116,7 +116,7 @@ def test_a_mapping_by_name_is_one_of_values_of_its_type():
         ({"news": 3}, "eval is 3, expected str"),
         ("x", "eval is 'x', expected"),
     ):
-        with pytest.raises(TrainError, match=message):
+        with pytest.raises(LlmcurateError, match=message):
             from_dict(TrainConfig, {"eval": wrong}, "file")
 
 
@@ -155,5 +155,5 @@ def test_another_kind_sets_back_what_is_not_its_own_and_the_same_kind_keeps_it()
     ],
 )
 def test_a_name_or_value_that_is_none_is_one_line(name, value, message):
-    with pytest.raises(TrainError, match=re.escape(message)):
+    with pytest.raises(LlmcurateError, match=re.escape(message)):
         change(preset("tiny"), {name: value}, "model")

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tokenize_kit.errors import counted
-from tokenize_kit.files import to_json, write_atomic
+from llmcurate.base.disk.atomic import encode_json, write_atomic
+from llmcurate.base.disk.units import counted
 
 
 def code_span(text: str) -> str:
@@ -160,7 +160,7 @@ MOST_ROWS = 50  # of a table whose length the corpus or the vocabulary decides
 def write_card(file: Path, card: dict[str, Any]) -> None:
     """The card in that JSON file, behind the page of the same name (.md)."""
     write_atomic(file.with_suffix(".md"), page(card, file.name).encode("utf-8", "replace"))
-    write_atomic(file, to_json(card))
+    write_atomic(file, encode_json(card))
 
 
 def page(card: dict[str, Any], name: str) -> str:

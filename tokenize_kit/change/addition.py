@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
+from llmcurate.base.disk.atomic import write_atomic
+from llmcurate.base.errors import UsageError
+from llmcurate.base.settings import either
 from tokenize_kit.change.embeddings import Blend, read_tables, write_extended
 from tokenize_kit.change.focus import focus
 from tokenize_kit.change.original import (
@@ -23,23 +26,20 @@ from tokenize_kit.change.original import (
 )
 from tokenize_kit.change.verify import Texts
 from tokenize_kit.encode.vocabulary import open_vocabulary
-from tokenize_kit.errors import TokenizerError
-from tokenize_kit.files import write_atomic
 from tokenize_kit.formats.forms import NORMAL, SPACE, ByteBpe, CannotHold, Pieces
 from tokenize_kit.formats.json_forms import NEVER, escapes_spaces, renew_runs
 from tokenize_kit.formats.sentencepiece_model import add_pieces, read_form
 from tokenize_kit.formats.tokenizer_json import to_letters
-from tokenize_kit.settings import either
 
 INITS = ("mean", "focus", "random")
 
 
 def check_init(init: str, texts: Texts | None) -> None:
-    """Raises TokenizerError for the name of none, and for focus without texts."""
+    """Raises LlmcurateError for the name of none, and for focus without texts."""
     if init not in INITS:
-        raise TokenizerError(f"init {init!r}: choose {either(INITS)}", exit_code=2)
+        raise UsageError(f"init {init!r}: choose {either(INITS)}")
     if init == "focus" and texts is None:
-        raise TokenizerError("init focus: learns from texts: give some", exit_code=2)
+        raise UsageError("init focus: learns from texts: give some")
 
 
 @dataclass(frozen=True)

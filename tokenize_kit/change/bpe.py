@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import numpy as np
 from tokenizers import Tokenizer
 
-from kernel_cache import read_only
+from llmcurate.base.kernels import read_only
 from tokenize_kit.change.verify import Buffers, pack_texts
 from tokenize_kit.encode.byte_bpe import Plan, encode_pieces
 from tokenize_kit.encode.words import new_cache

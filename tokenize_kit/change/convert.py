@@ -10,6 +10,9 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
+from llmcurate.base.disk.atomic import write_atomic
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import LlmcurateError, UsageError
 from tokenize_kit.card.figures import Sample, measure
 from tokenize_kit.card.page import write_card
 from tokenize_kit.change.original import algorithm_name, describe_file, end_token
@@ -24,8 +27,6 @@ from tokenize_kit.change.verify import (
 )
 from tokenize_kit.encode.byte_bpe import ByteEncoder, plan_of
 from tokenize_kit.encode.vocabulary import open_vocabulary
-from tokenize_kit.errors import TokenizerError, counted
-from tokenize_kit.files import write_atomic
 from tokenize_kit.formats.forms import SPACE, ByteBpe, CannotHold, Form
 from tokenize_kit.formats.gguf import (
     from_metadata,
@@ -59,10 +60,10 @@ def convert(
     out: a folder, or the file itself where it has the format's suffix. pattern: of a .tiktoken
     source. batches: texts on which both have to give the same ids; none: verify.hard_texts.
     Nothing is written where they do not. Raises CannotHold (exit code 1) naming what stands in the
-    way, TokenizerError for files that are no tokenizers.
+    way, LlmcurateError for files that are no tokenizers.
     """
     if to not in FILES:
-        raise TokenizerError(f"to {to!r}: choose {', '.join(FILES)}", exit_code=2)
+        raise UsageError(f"to {to!r}: choose {', '.join(FILES)}")
     source = open_source(path, pattern)
     try:
         data, about = file_of_form(source.form, to)
@@ -83,7 +84,7 @@ def convert(
             )
         raise CannotHold(f"{source.path}: cannot become {to}: {error}{more}") from None
     if batches is not None and not checked.texts:
-        raise TokenizerError("no document with text to verify on", exit_code=2)
+        raise UsageError("no document with text to verify on")
     about = describe_file(source.form, target_file(out, to)[1], data) | about
     card = _card(source, to, about, checked)
     if batches is not None and (formats := [k for k in (to, source.kind) if k in _MEASURED]):
@@ -140,7 +141,7 @@ def _reopen(data: bytes, to: str, about: dict[str, Any]) -> Encode:
         file.write_bytes(data)
         try:
             return open_vocabulary(file).encode
-        except TokenizerError as error:
+        except LlmcurateError as error:
             reason = str(error).removeprefix(f"{file}: ")
             raise CannotHold(f"what was written does not open again: {reason}") from None
 
@@ -173,7 +174,7 @@ def write_files(out: Path, to: str, data: bytes, form: Form, card: dict[str, Any
     alone, file = target_file(out, to)
     folder = file.parent
     if folder.exists() and not folder.is_dir():
-        raise TokenizerError(f"{folder} is a file; name a folder", exit_code=2)
+        raise UsageError(f"{folder} is a file; name a folder")
     folder.mkdir(parents=True, exist_ok=True)
     if to == "tokenizer.json" and not alone:
         write_transformers(folder, Tokenizer.from_str(data.decode()), end_token(form))

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from tokenize_kit.errors import TokenizerError, counted
-from tokenize_kit.files import write_atomic
+from llmcurate.base.disk.atomic import write_atomic
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import RunFailed, UsageError
 
 # The safetensors format (huggingface/safetensors, README): eight bytes little-endian, the size of a
 # JSON header; the header, name to dtype, shape and offsets; the data. Numbers are float32, float16
@@ -25,14 +26,14 @@ _MOST_HEADER = 100 << 20  # as the library's own limit
 class Checkpoint:
     """The tensors of a file, or of all safetensors files of a folder.
 
-    Raises TokenizerError naming the file where it is none.
+    Raises LlmcurateError naming the file where it is none.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         files = sorted(path.glob("*.safetensors")) if path.is_dir() else [path]
         if not files or not files[0].is_file():
-            raise TokenizerError(f"{path}: no safetensors file", exit_code=2)
+            raise UsageError(f"{path}: no safetensors file")
         self._positions: dict[str, tuple[Path, int, dict[str, Any]]] = {}
         for file in files:
             start, header = _header(file)
@@ -51,17 +52,16 @@ class Checkpoint:
     def matrix(self, name: str) -> np.ndarray:
         """Rows as float32[rows, width], or as uint16 for bfloat16 (`widened` makes it float32)."""
         if name not in self._positions:
-            raise TokenizerError(f"{self.path}: no tensor {name!r}", exit_code=2)
+            raise UsageError(f"{self.path}: no tensor {name!r}")
         file, start, about = self._positions[name]
         kind, shape, (a, z) = about["dtype"], about["shape"], about["data_offsets"]
         if kind not in _SIZES or len(shape) != 2:
-            raise TokenizerError(
+            raise UsageError(
                 f"{file}: {name} is {kind} of shape {shape}; embeddings are matrices of"
-                f" {', '.join(_SIZES)}",
-                exit_code=2,
+                f" {', '.join(_SIZES)}"
             )
         if z - a != shape[0] * shape[1] * _SIZES[kind]:
-            raise TokenizerError(f"{file}: {name} is not as long as its shape says", exit_code=2)
+            raise UsageError(f"{file}: {name} is not as long as its shape says")
         stored = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}[kind]
         with file.open("rb") as opened:
             opened.seek(start + a)
@@ -85,8 +85,8 @@ def _header(file: Path) -> tuple[int, dict[str, dict[str, Any]]]:
                 raise ValueError("data that is not in the file")
             str(about["dtype"])
     except (ValueError, KeyError, TypeError, AttributeError, struct.error) as error:
-        raise TokenizerError(
-            f"{file}: not a whole safetensors file ({str(error) or 'cut short'})", exit_code=2
+        raise UsageError(
+            f"{file}: not a whole safetensors file ({str(error) or 'cut short'})"
         ) from None
     return 8 + length, header
 
@@ -144,11 +144,11 @@ def read_tables(path: Path, names: Sequence[str], vocabulary: int) -> list[Table
     """The tables of a checkpoint: those named, input first, or those with the usual names of
     models.
 
-    vocabulary: rows that a table has at least. Raises TokenizerError where none or several fit.
+    vocabulary: rows that a table has at least. Raises LlmcurateError where none or several fit.
     """
     checkpoint = Checkpoint(path)
     if len(names) > 2:
-        raise TokenizerError("tensor: give two at most, input and output", exit_code=2)
+        raise UsageError("tensor: give two at most, input and output")
     if names:
         chosen = list(zip(names, ("input", "output"), strict=False))
     else:
@@ -156,24 +156,21 @@ def read_tables(path: Path, names: Sequence[str], vocabulary: int) -> list[Table
         for role, ends in (("input", INPUT), ("output", OUTPUT)):
             fit = [n for n in checkpoint.names if n.endswith(ends) and _is_name(n, ends)]
             if len(fit) > 1:
-                raise TokenizerError(
-                    f"{path}: {' and '.join(fit)} may be {role} embeddings: name them (--tensor)",
-                    exit_code=2,
+                raise UsageError(
+                    f"{path}: {' and '.join(fit)} may be {role} embeddings: name them (--tensor)"
                 )
             chosen += [(name, role) for name in fit]
         if not any(role == "input" for _, role in chosen):
-            raise TokenizerError(
-                f"{path}: no tensor is called as input embeddings are: name it (--tensor)",
-                exit_code=2,
+            raise UsageError(
+                f"{path}: no tensor is called as input embeddings are: name it (--tensor)"
             )
     tables = [Table(n, role, checkpoint.matrix(n), checkpoint.kind(n)) for n, role in chosen]
     for table in tables:
         if len(table.stored) < vocabulary:
-            raise TokenizerError(
+            raise UsageError(
                 f"{path}: {table.name} has {counted(len(table.stored), 'row')}, the tokenizer"
                 " ids up to"
-                f" {vocabulary - 1:,}: it is of another tokenizer",
-                exit_code=2,
+                f" {vocabulary - 1:,}: it is of another tokenizer"
             )
     return tables
 
@@ -234,7 +231,7 @@ def _draw_rows(stored: np.ndarray, count: int, seed: int) -> np.ndarray:
         covariance += away.T @ away
     covariance /= len(stored)
     if not np.isfinite(covariance).all():
-        raise TokenizerError("the embeddings hold NaN or infinity: nothing is drawn like them")
+        raise RunFailed("the embeddings hold NaN or infinity: nothing is drawn like them")
     # So much more on the diagonal that fewer rows than columns have a root, too.
     covariance[np.diag_indices_from(covariance)] += 1e-6 * covariance.diagonal().mean() + 1e-30
     root = np.linalg.cholesky(covariance)

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import RunFailed, UsageError
 from tokenize_kit.card.figures import Sample, measure
 from tokenize_kit.card.page import write_card
 from tokenize_kit.change.addition import Addition, Growth, Rows
@@ -18,7 +20,6 @@ from tokenize_kit.change.unigram import learn_pieces
 from tokenize_kit.change.verify import Buffers, Encode, pack_texts
 from tokenize_kit.encode.parts import pack
 from tokenize_kit.encode.vocabulary import open_vocabulary
-from tokenize_kit.errors import TokenizerError, counted
 from tokenize_kit.formats.forms import ByteBpe, Pieces
 from tokenize_kit.learn.study import MOST_HELD, HeldOut
 
@@ -40,7 +41,7 @@ def extend(
     merged; rows: the embeddings that grow too.
     """
     if tokens < 1:
-        raise TokenizerError(f"add {tokens}: give a number from 1", exit_code=2)
+        raise UsageError(f"add {tokens}: give a number from 1")
     original = open_tokenizer(path)
     growth = Growth(original, rows)
     held = _Division(original)
@@ -56,7 +57,7 @@ def extend(
             scores=[score for _, score, _ in pieces],
         )
     if not addition.tokens:
-        raise TokenizerError("the corpus gives no new token: give more text, or another corpus")
+        raise RunFailed("the corpus gives no new token: give more text, or another corpus")
     file, about = growth.write(addition, out)
     notes = list(held.notes)
     if len(addition.tokens) < tokens:

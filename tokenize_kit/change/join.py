@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from llmcurate.base.errors import RunFailed, UsageError
 from tokenize_kit.card.figures import Sample, measure
 from tokenize_kit.card.page import write_card
 from tokenize_kit.change.addition import Addition, Growth, Rows, file_with_tokens
@@ -20,7 +21,6 @@ from tokenize_kit.change.tokens import space_of, token_texts
 from tokenize_kit.change.unigram import Segments, score_pieces
 from tokenize_kit.change.verify import Encode, Texts, compare, pack_texts, unigram_scores
 from tokenize_kit.encode.vocabulary import open_vocabulary
-from tokenize_kit.errors import TokenizerError
 from tokenize_kit.formats.forms import (
     CONTROL,
     NORMAL,
@@ -75,7 +75,7 @@ def join(
     addition, raised = _join(original, candidates.tokens)
     addition = _reachable(original, addition)
     if not addition.tokens:
-        raise TokenizerError(
+        raise RunFailed(
             f"{other}: has no token that {path} lacks and could give"
             f" ({candidates.common:,} are in both, {candidates.other_scripts:,} hold other scripts)"
         )
@@ -103,15 +103,13 @@ def allowed_scripts(scripts: str) -> np.ndarray:
     names = [name.strip() for name in scripts.split(",") if name.strip()]
     without = [name[1:] for name in names if name.startswith("-")]
     if without and len(without) < len(names):
-        raise TokenizerError(
-            f"scripts {scripts!r}: name those to take, or with a minus those to leave out",
-            exit_code=2,
+        raise UsageError(
+            f"scripts {scripts!r}: name those to take, or with a minus those to leave out"
         )
     for name in without or names:
         if name not in SCRIPT_NAMES:
-            raise TokenizerError(
-                f"scripts: {name!r} is no script of Unicode; write Latin, Thai, Han, ...",
-                exit_code=2,
+            raise UsageError(
+                f"scripts: {name!r} is no script of Unicode; write Latin, Thai, Han, ..."
             )
     chosen = np.isin(SCRIPT_NAMES, without or names)
     allowed = chosen if names and not without else ~chosen

@@ -12,6 +12,9 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
+from llmcurate.base.disk.atomic import encode_json, write_atomic
+from llmcurate.base.disk.files import file_digest
+from llmcurate.base.errors import UsageError
 from tokenize_kit.change.bpe import (
     CharBpe,
     Words,
@@ -25,8 +28,7 @@ from tokenize_kit.change.verify import Encode, pack_texts
 from tokenize_kit.encode.byte_bpe import Plan
 from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.encode.vocabulary import open_vocabulary
-from tokenize_kit.errors import TokenizerError
-from tokenize_kit.files import read_file, sha256, to_json, write_atomic
+from tokenize_kit.files import read_file
 from tokenize_kit.formats.forms import CONTROL, SPACE, Added, ByteBpe, CannotHold, Form, Pieces
 from tokenize_kit.formats.json_forms import (
     byte_bpe_from_json,
@@ -84,16 +86,15 @@ class Original:
 def open_tokenizer(path: Path) -> Original:
     """A tokenizer.json (BPE of bytes or characters, Unigram) or a .model (BPE, Unigram).
 
-    Raises TokenizerError naming the file for others.
+    Raises LlmcurateError naming the file for others.
     """
     file = file_of(path)
     kind = kind_of(file)
     if not file.is_file():
-        raise TokenizerError(f"{file}: no such file", exit_code=2)
+        raise UsageError(f"{file}: no such file")
     if kind not in ("tokenizer.json", "sentencepiece"):
-        raise TokenizerError(
-            f"{file}: convert it first (llmcurate tokenizer convert --to tokenizer.json)",
-            exit_code=2,
+        raise UsageError(
+            f"{file}: convert it first (llmcurate tokenizer convert --to tokenizer.json)"
         )
     tokenizer = load_tokenizer(file) if kind == "tokenizer.json" else None
     encode = open_vocabulary(file).encode
@@ -114,8 +115,8 @@ def open_tokenizer(path: Path) -> Original:
     except CannotHold as error:
         raise CannotHold(f"{file}: cannot be changed: {error}") from None
     except (ValueError, KeyError, TypeError) as error:
-        raise TokenizerError(f"{file}: not a tokenizer ({error})", exit_code=2) from None
-    return Original(file, form, encode, sha256(file), parts, raw, prepared)
+        raise UsageError(f"{file}: not a tokenizer ({error})") from None
+    return Original(file, form, encode, file_digest(file), parts, raw, prepared)
 
 
 def _read_json(
@@ -175,8 +176,8 @@ def _renumbered(file: Path, data: bytes, new: np.ndarray) -> bytes:
             str(int(new[int(number)])): token for number, token in decoder.items()
         }
     except (ValueError, AttributeError, IndexError) as error:
-        raise TokenizerError(f"{file}: not of this tokenizer ({error})", exit_code=2) from None
-    return to_json(config)
+        raise UsageError(f"{file}: not of this tokenizer ({error})") from None
+    return encode_json(config)
 
 
 def file_with_added(parts: dict[str, Any], added: tuple[Added, ...]) -> bytes:

@@ -20,6 +20,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tokenizers import Tokenizer
 
+from llmcurate.base.disk.atomic import write_atomic
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import UsageError
 from tokenize_kit.card.figures import Sample, measure
 from tokenize_kit.card.page import write_card
 from tokenize_kit.change.bpe import CharBpe, Text
@@ -37,8 +40,6 @@ from tokenize_kit.change.source import file_of
 from tokenize_kit.change.tokens import keys_of, token_texts
 from tokenize_kit.change.verify import Buffers, Encode, Texts, pack_texts
 from tokenize_kit.encode.vocabulary import open_vocabulary
-from tokenize_kit.errors import TokenizerError, counted
-from tokenize_kit.files import write_atomic
 from tokenize_kit.formats.forms import NORMAL, ByteBpe, CannotHold, Pieces
 from tokenize_kit.formats.json_forms import NEVER, renew_runs
 from tokenize_kit.formats.sentencepiece_model import keep_pieces
@@ -57,7 +58,7 @@ def choose_tokens(
     """Old ids that stay, in order.
 
     counts: int64[ids], how often each came up. Tokens that came up less than `least` times go;
-    with `most`, the least used go until so many are left. Raises TokenizerError where more than
+    with `most`, the least used go until so many are left. Raises LlmcurateError where more than
     `most` have to stay.
     """
     if isinstance(form, ByteBpe):
@@ -70,10 +71,9 @@ def choose_tokens(
     else:
         kept = _choose_unigram(form, counts, most, least)
     if most is not None and len(kept) > most:
-        raise TokenizerError(
+        raise UsageError(
             f"keep-used {most}: {counted(len(kept), 'token')} have to stay (bytes, characters,"
-            " special ones)",
-            exit_code=2,
+            " special ones)"
         )
     return kept
 
@@ -186,7 +186,7 @@ def prune(
     their rows are cut alike.
     """
     if least < 1 or (most is not None and most < 1):
-        raise TokenizerError("min-count, keep-used: give a number from 1", exit_code=2)
+        raise UsageError("min-count, keep-used: give a number from 1")
     original = open_tokenizer(path)
     form, size = original.form, original.size
     if batches is None:
@@ -195,7 +195,7 @@ def prune(
     sample = Sample()
     counts, texts = _count_ids(original.encode, batches(), size, sample)
     if not texts:
-        raise TokenizerError("no document with text: give a corpus to prune on", exit_code=2)
+        raise UsageError("no document with text: give a corpus to prune on")
     if common is not None:
         theirs = {key for key, *_ in keys_of(open_tokenizer(common)).values()}
         chosen = np.zeros(size, np.int64)

@@ -10,12 +10,13 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
+from llmcurate.base.disk.files import file_digest
+from llmcurate.base.errors import UsageError
 from tokenize_kit.change.verify import Encode
 from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.encode.spm import by_library
 from tokenize_kit.encode.vocabulary import open_vocabulary
-from tokenize_kit.errors import TokenizerError
-from tokenize_kit.files import read_file, sha256
+from tokenize_kit.files import read_file
 from tokenize_kit.formats.forms import ByteBpe, CannotHold, Form, Pieces
 from tokenize_kit.formats.gguf import from_metadata, read_metadata
 from tokenize_kit.formats.json_forms import byte_bpe_tokenizer, form_from_json
@@ -55,12 +56,11 @@ def file_of(path: Path) -> Path:
 
 
 def kind_of(file: Path) -> str:
-    """The format of a file by its name; TokenizerError for others."""
+    """The format of a file by its name; LlmcurateError for others."""
     kind = _SUFFIXES.get(file.suffix)
     if kind is None:
-        raise TokenizerError(
-            f"{file}: name a tokenizer.json or its folder, a .model, .tiktoken or .gguf",
-            exit_code=2,
+        raise UsageError(
+            f"{file}: name a tokenizer.json or its folder, a .model, .tiktoken or .gguf"
         )
     return kind
 
@@ -68,15 +68,15 @@ def kind_of(file: Path) -> str:
 def open_source(path: Path, pattern: str | None = None) -> Source:
     """pattern: the name of a published one, for ranks.
 
-    Raises TokenizerError naming the file: for what is no tokenizer, and for one that has a part
+    Raises LlmcurateError naming the file: for what is no tokenizer, and for one that has a part
     which only its own format holds (CannotHold).
     """
     file = file_of(path)
     kind = kind_of(file)
     if not file.is_file():
-        raise TokenizerError(f"{file}: no such file", exit_code=2)
+        raise UsageError(f"{file}: no such file")
     if pattern is not None and kind != "tiktoken":
-        raise TokenizerError(f"{file}: a pattern is for .tiktoken files; leave it out", exit_code=2)
+        raise UsageError(f"{file}: a pattern is for .tiktoken files; leave it out")
     notes: list[str] = []
     try:
         if kind == "gguf":
@@ -92,8 +92,8 @@ def open_source(path: Path, pattern: str | None = None) -> Source:
         names = {"gguf": "GGUF file of a tokenizer", "sentencepiece": "SentencePiece model"}
         reason = (str(error) or type(error).__name__).splitlines()[0]
         message = f"{file}: not a {names.get(kind, kind)}: {reason}"
-        raise TokenizerError(message, exit_code=2) from None
-    return Source(file, kind, form, encode, sha256(file), tuple(notes))
+        raise UsageError(message) from None
+    return Source(file, kind, form, encode, file_digest(file), tuple(notes))
 
 
 def _form(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tokenize_kit.errors import TokenizerError
+from llmcurate.base.errors import RunFailed
 from tokenize_kit.formats.forms import BYTE, CONTROL, NORMAL, SPACE, USER_DEFINED, Pieces
 
 _UNKNOWN = 10.0  # unigram_model.cc: an unknown character costs so much more than the rarest piece
@@ -76,7 +76,7 @@ def learn_pieces(
 
     learner = OwnLearner((text, 1) for text in texts)
     if not learner.characters:
-        raise TokenizerError("the corpus holds no text to learn from: give documents with text")
+        raise RunFailed("the corpus holds no text to learn from: give documents with text")
     room = max(_LEAST, 2 * tokens + len(learner.characters) // 2)
     kept, _ = choose_characters(learner.characters, room)
     learned = learner.learn(sorted(kept), "", [], room)

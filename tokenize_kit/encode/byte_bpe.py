@@ -12,10 +12,10 @@ from typing import Any, get_args
 
 import numpy as np
 
-from kernel_cache import njit, read_only
+from llmcurate.base.kernels import njit, read_only
 from tokenize_kit.encode.greedy import encode_greedy, make_greedy, no_greedy
 from tokenize_kit.encode.merges import SHORT, merge_long, merge_short, pair_table
-from tokenize_kit.encode.odd_rows import NormalForm
+from tokenize_kit.encode.normaliser_exceptions import NormalForm
 from tokenize_kit.encode.parts import NOTHING, encode_rows
 from tokenize_kit.encode.trie import build_trie, token_of
 from tokenize_kit.encode.words import (

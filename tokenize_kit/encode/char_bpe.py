@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernel_cache import njit
-from kernel_cache.intrinsics import stir
+from llmcurate.base.kernels import njit
+from llmcurate.base.kernels.intrinsics import stir
 from tokenize_kit.encode.greedy import (
     ID,
     LEFT,

@@ -3,7 +3,7 @@
 Taken are byte-level BPE (byte_bpe.py), and Unigram and BPE over characters in the forms that
 converters write (T5, XLM-R, Llama, Mistral, Gemma) and our own Unigram. Everything else is left to
 `tokenizers`, with the name of the feature that stands in the way. So are rows in which its
-normaliser may do what ours does not (odd_rows.py).
+normaliser may do what ours does not (normaliser_exceptions.py).
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from typing import Any, Literal
 import numpy as np
 from tokenizers import Tokenizer
 
-from kernel_cache import read_only
+from llmcurate.base.errors import RunFailed
+from llmcurate.base.kernels import read_only
 from tokenize_kit.encode.byte_bpe import ByteEncoder, Plan, read_plan
 from tokenize_kit.encode.char_bpe import Merges, encode_characters, make_char_bpe, make_symbols
+from tokenize_kit.encode.normaliser_exceptions import cluster_table, find_odd, form_table
 from tokenize_kit.encode.normalize import (
     Charsmap,
     Normalizer,
@@ -29,11 +31,9 @@ from tokenize_kit.encode.normalize import (
     normalize_rows,
     read_charsmap,
 )
-from tokenize_kit.encode.odd_rows import cluster_table, find_odd, form_table
 from tokenize_kit.encode.parts import NOTHING, encode_rows
 from tokenize_kit.encode.unigram import PENALTY, encode_unigram, make_unigram
 from tokenize_kit.encode.words import WORDS, CachePool, Crossings, Fallback, crossings
-from tokenize_kit.errors import TokenizerError
 from tokenize_kit.formats.forms import SPACE
 from tokenize_kit.formats.tokenizer_json import Unsupported, flat_steps, panicked
 
@@ -385,7 +385,7 @@ class Encoder:
             if not (isinstance(error, Exception) or panicked(error)):
                 raise
             reason = " ".join(str(error).split())[:200]
-            raise TokenizerError(f"this tokenizer cannot encode the texts: {reason}") from error
+            raise RunFailed(f"this tokenizer cannot encode the texts: {reason}") from error
 
     def _by_library(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         ids, sizes = [], []

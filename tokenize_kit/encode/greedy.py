@@ -13,8 +13,8 @@ from collections import namedtuple
 
 import numpy as np
 
-from kernel_cache import njit
-from kernel_cache.intrinsics import load8, stir
+from llmcurate.base.kernels import njit
+from llmcurate.base.kernels.intrinsics import load8, stir
 from tokenize_kit.encode.merges import NO_RANK, Pairs, pair_table, rank_of
 from tokenize_kit.encode.parts import pack
 from tokenize_kit.encode.trie import build_trie, longest_token, shorter_tokens

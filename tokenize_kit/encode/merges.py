@@ -11,8 +11,8 @@ from collections import namedtuple
 
 import numpy as np
 
-from kernel_cache import njit
-from kernel_cache.intrinsics import stir
+from llmcurate.base.kernels import njit
+from llmcurate.base.kernels.intrinsics import stir
 
 NO_RANK = np.int64(1 << 62)
 SHORT = 40  # symbols up to which scanning beats a heap

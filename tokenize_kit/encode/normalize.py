@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 from tokenize_kit.encode.trie import build_trie, longest_token
 from tokenize_kit.formats.tokenizer_json import Unsupported
 

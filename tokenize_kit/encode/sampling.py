@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernel_cache import njit
-from kernel_cache.intrinsics import stir
+from llmcurate.base.kernels import njit
+from llmcurate.base.kernels.intrinsics import stir
 from tokenize_kit.encode.merges import NO_RANK, rank_of
 from tokenize_kit.encode.trie import number_characters
 from tokenize_kit.encode.words import join_unknown, word_end, write_fallback

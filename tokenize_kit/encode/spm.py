@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kernel_cache import read_only
+from llmcurate.base.kernels import read_only
 from tokenize_kit.encode.char_bpe import Merges, encode_characters, make_char_bpe, make_symbols
 from tokenize_kit.encode.normalize import Normalizer, make_normalizer, normalize_rows, read_charsmap
 from tokenize_kit.encode.parts import Encode

@@ -11,7 +11,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 from tokenize_kit.encode.parts import pack
 
 MOST_SLOTS = 1 << 22

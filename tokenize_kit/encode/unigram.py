@@ -16,7 +16,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 from tokenize_kit.encode.trie import build_character_trie, make_alphabet, number_characters
 from tokenize_kit.encode.words import (
     BATCH,

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
+from llmcurate.base.errors import UsageError
 from tokenize_kit.encode.byte_bpe import ByteEncoder, plan_of
 from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.encode.parts import Encode, Settle, whole_alone
 from tokenize_kit.encode.spm import SpmEncoder
-from tokenize_kit.errors import TokenizerError
 from tokenize_kit.files import read_file
 from tokenize_kit.formats.tiktoken import PATTERN_NAMES, read_ranks, special_of
 from tokenize_kit.formats.tokenizer_json import (
@@ -51,17 +51,16 @@ class Vocabulary:
     settle: Settle = whole_alone
 
     def sampled(self, rate: float) -> Sample:
-        """Encoding with ids that are drawn; raises ``TokenizerError`` for a model of which they
+        """Encoding with ids that are drawn; raises ``LlmcurateError`` for a model of which they
         cannot be, and for a rate that it does not have."""
         if self.sample is None or self.drawn is None:
-            raise TokenizerError(
+            raise UsageError(
                 f"{self.path}: sampling: ids are drawn of byte-level BPE and of Unigram in a"
-                " tokenizer.json that our kernels encode; leave sampling out",
-                exit_code=2,
+                " tokenizer.json that our kernels encode; leave sampling out"
             )
         if not (0 <= rate <= 1 if self.drawn == "bpe" else rate > 0):
             limits = "0 to 1" if self.drawn == "bpe" else "above 0"
-            raise TokenizerError(f"sampling {rate:g}: for {self.drawn} give {limits}", exit_code=2)
+            raise UsageError(f"sampling {rate:g}: for {self.drawn} give {limits}")
         return self.sample
 
     def end(self) -> int:
@@ -76,19 +75,18 @@ class Vocabulary:
         for name in names:
             if name in self.special:
                 return self.special[name]
-        raise TokenizerError(
-            f"the tokenizer has no {role} token (one of {', '.join(names)}): add one, or {without}",
-            exit_code=2,
+        raise UsageError(
+            f"the tokenizer has no {role} token (one of {', '.join(names)}): add one, or {without}"
         )
 
 
 def open_vocabulary(path: Path, pattern: str | None = None) -> Vocabulary:
     """Read a tokenizer's file; pattern: the name of a published one, for ranks. Raises
-    ``TokenizerError`` naming the file."""
+    ``LlmcurateError`` naming the file."""
     if path.suffix == ".tiktoken":
         return open_ranks(path, pattern)[0]
     if pattern is not None:
-        raise TokenizerError(f"{path}: a pattern is for .tiktoken files; leave it out", exit_code=2)
+        raise UsageError(f"{path}: a pattern is for .tiktoken files; leave it out")
     return _pieces(path) if path.suffix == ".model" else _library(path)
 
 
@@ -122,18 +120,17 @@ def _library(path: Path) -> Vocabulary:
 
 
 def open_ranks(path: Path, pattern: str | None) -> tuple[Vocabulary, dict[bytes, int]]:
-    """tiktoken's file, and its ranks by token; raises ``TokenizerError`` naming it."""
+    """tiktoken's file, and its ranks by token; raises ``LlmcurateError`` naming it."""
     if pattern not in PATTERN_NAMES:
         names = ", ".join(PATTERN_NAMES)
-        raise TokenizerError(
-            f"{path}: ranks do not say how text is cut: give --pattern, one of {names}",
-            exit_code=2,
+        raise UsageError(
+            f"{path}: ranks do not say how text is cut: give --pattern, one of {names}"
         )
     try:
         ranks = read_ranks(read_file(path))
         plan = plan_of(ranks, pattern)
     except ValueError as error:
-        raise TokenizerError(f"{path}: no file of ranks: {error}", exit_code=2) from None
+        raise UsageError(f"{path}: no file of ranks: {error}") from None
     special = special_of(pattern, max(ranks.values()))
     size = max(special.values()) + 1
     forbidden = _marked(size, list(special.values()))
@@ -166,7 +163,7 @@ def _pieces(path: Path) -> Vocabulary:
     except (RuntimeError, OSError, ValueError):  # the last of a piece that is not UTF-8
         size = 0
     if not size:
-        raise TokenizerError(f"{path}: not a SentencePiece model", exit_code=2)
+        raise UsageError(f"{path}: not a SentencePiece model")
     encoder = SpmEncoder(raw, processor)
     marked, ours = _marked(size, control), encoder.reason is None
     return Vocabulary(path, "tokenizer.model", size, special, marked, encoder.encode, threads=ours)

@@ -13,8 +13,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from kernel_cache import njit
-from kernel_cache.intrinsics import hash_bytes, load8, load_few, prefetch, stir
+from llmcurate.base.kernels import njit
+from llmcurate.base.kernels.intrinsics import hash_bytes, load8, load_few, prefetch, stir
 
 SLOTS = 1 << 18  # words of the cache, half of them in use at most
 ARENA = 1 << 22  # bytes of long words, and ids of words of many

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from tokenize_kit.errors import TokenizerError
+from llmcurate.base.errors import LlmcurateError
 
 # SentencePiece.Type; llama.cpp's token types are the same numbers.
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
@@ -15,11 +15,8 @@ SPACE = "\u2581"  # the spelling of a space in pieces
 MOST_TOKENS = 1 << 24  # ids of a vocabulary; a larger one is a damaged file
 
 
-class CannotHold(TokenizerError):
+class CannotHold(LlmcurateError):
     """A file format that has no place for a feature of a tokenizer; the message names it."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message, exit_code=1)
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, normalizers
 
-from tokenize_kit.errors import TokenizerError
-from tokenize_kit.files import read_file, to_json, write_atomic
+from llmcurate.base.disk.atomic import encode_json, write_atomic
+from llmcurate.base.errors import UsageError
+from tokenize_kit.files import read_file
 from tokenize_kit.pattern.named import PATTERNS
 
 
@@ -105,13 +106,13 @@ _PREFIX = re.compile(rb'"continuing_subword_prefix"\s*:\s*"[^"]')
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
-    """Read ``tokenizer.json``; raises ``TokenizerError`` naming the file.
+    """Read ``tokenizer.json``; raises ``LlmcurateError`` naming the file.
 
     The spelling of a special token inside a document is encoded as the ordinary characters it is
     (``encode_special_tokens``): a document cannot forge an end of text.
     """
     if not path.is_file():
-        raise TokenizerError(f"{path}: no such tokenizer.json", exit_code=2)
+        raise UsageError(f"{path}: no such tokenizer.json")
     _check_prefix(path)
     try:
         tokenizer = Tokenizer.from_file(str(path))
@@ -119,14 +120,12 @@ def load_tokenizer(path: Path) -> Tokenizer:
         if not (isinstance(error, Exception) or panicked(error)):
             raise
         reason = " ".join(str(error).split())[:200]
-        raise TokenizerError(f"{path}: not a tokenizer.json ({reason})", exit_code=2) from error
+        raise UsageError(f"{path}: not a tokenizer.json ({reason})") from error
     largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
     if largest >= MOST_IDS:
-        raise TokenizerError(
-            f"{path}: token ids up to {largest:,}; less than {MOST_IDS:,} is taken", exit_code=2
-        )
+        raise UsageError(f"{path}: token ids up to {largest:,}; less than {MOST_IDS:,} is taken")
     if largest < 0:
-        raise TokenizerError(f"{path}: a tokenizer without tokens", exit_code=2)
+        raise UsageError(f"{path}: a tokenizer without tokens")
     tokenizer.encode_special_tokens = True
     tokenizer.no_truncation()
     tokenizer.no_padding()
@@ -147,9 +146,8 @@ def _check_prefix(path: Path) -> None:
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return  # the library says what is wrong
     if bare:
-        raise TokenizerError(
-            f"{path}: not a tokenizer.json (a merge without the prefix {prefix[:20]!r})",
-            exit_code=2,
+        raise UsageError(
+            f"{path}: not a tokenizer.json (a merge without the prefix {prefix[:20]!r})"
         )
 
 
@@ -234,5 +232,5 @@ def write_transformers(folder: Path, tokenizer: Tokenizer, end: str | None) -> N
     for table in (config, roles):
         if not end:
             del table["eos_token"]
-    write_atomic(folder / "tokenizer_config.json", to_json(config))
-    write_atomic(folder / "special_tokens_map.json", to_json(roles))
+    write_atomic(folder / "tokenizer_config.json", encode_json(config))
+    write_atomic(folder / "special_tokens_map.json", encode_json(roles))

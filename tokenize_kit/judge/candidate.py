@@ -17,12 +17,12 @@ from typing import Any, Protocol
 import numpy as np
 from tokenizers import Tokenizer
 
-from kernel_cache import njit
+from llmcurate.base.errors import RunFailed, UsageError
+from llmcurate.base.kernels import njit
 from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.encode.parts import Settle, whole_alone
 from tokenize_kit.encode.spm import SpmEncoder
 from tokenize_kit.encode.vocabulary import open_ranks
-from tokenize_kit.errors import TokenizerError
 from tokenize_kit.files import read_file
 from tokenize_kit.formats.forms import NORMAL
 from tokenize_kit.formats.sentencepiece_model import read_model
@@ -191,7 +191,7 @@ class Candidate(Protocol):
 
 def open_candidate(path: Path, pattern: str | None = None) -> Candidate:
     """A tokenizer.json or its folder (one with a tokenizer.model alone will do), a SentencePiece
-    .model, or tiktoken's ranks, which are cut by the pattern of that name; raises TokenizerError
+    .model, or tiktoken's ranks, which are cut by the pattern of that name; raises LlmcurateError
     naming the file."""
     file = path
     if path.is_dir():
@@ -205,7 +205,7 @@ def open_candidate(path: Path, pattern: str | None = None) -> Candidate:
     else:
         candidate = Json(load_tokenizer(file), path)
     if not candidate.tokens:
-        raise TokenizerError(f"{file}: a tokenizer without tokens", exit_code=2)
+        raise UsageError(f"{file}: a tokenizer without tokens")
     return candidate
 
 
@@ -300,7 +300,7 @@ class Json:
             if not (isinstance(error, Exception) or panicked(error)):
                 raise
             reason = " ".join(str(error).split())[:200]
-            raise TokenizerError(f"{self.path}: cannot decode its ids: {reason}") from None
+            raise RunFailed(f"{self.path}: cannot decode its ids: {reason}") from None
 
 
 def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
@@ -331,7 +331,7 @@ class SentencePiece:
 
         self.path = str(path)
         if not file.is_file():
-            raise TokenizerError(f"{file}: no such SentencePiece model", exit_code=2)
+            raise UsageError(f"{file}: no such SentencePiece model")
         self._model = sentencepiece.SentencePieceProcessor()
         try:
             raw = read_file(file)
@@ -340,9 +340,7 @@ class SentencePiece:
             self.tokens = {n: self._model.id_to_piece(n) for n in range(size)}
         except Exception as error:  # the library raises RuntimeError and its own
             why = str(error).splitlines()[-1] if str(error) else type(error).__name__
-            raise TokenizerError(
-                f"{file}: not a SentencePiece model ({why})", exit_code=2
-            ) from None
+            raise UsageError(f"{file}: not a SentencePiece model ({why})") from None
         self.special = frozenset(n for n in range(size) if self._model.is_control(n))
         self.byte_ids = frozenset(n for n in range(size) if self._model.is_byte(n))
         self.unknown = self._model.unk_id()
@@ -363,9 +361,7 @@ class SentencePiece:
             parts.append(np.where(of_text < 0, of_text, of_text + start))
         positions = np.concatenate(parts)
         if len(positions) != len(ids) or (len(positions) and positions.min() < 0):
-            raise TokenizerError(
-                f"{self.path}: SentencePiece gives no spans of its tokens; report this"
-            )
+            raise RunFailed(f"{self.path}: SentencePiece gives no spans of its tokens; report this")
         return positions[:, 0], positions[:, 1]
 
     def settings(self) -> dict[str, str]:

@@ -187,7 +187,7 @@ def compare(
     lexicon: words and their morphemes.
 
     batches: (data: uint8[] valid UTF-8, offsets: int64[rows + 1], labels by group). Memory does not
-    grow with the texts. Raises TokenizerError naming a tokenizer that cannot be read.
+    grow with the texts. Raises LlmcurateError naming a tokenizer that cannot be read.
     """
     labels_of_pivot = ENGLISH if pivot is None else (pivot,)
     tallies = [

@@ -41,7 +41,7 @@ def diff(
     that are cut differently, with texts alone.
 
     Tokens are the same where they stand for the same bytes. pattern, segmentation, batches: as of
-    `compare`. Raises TokenizerError naming a tokenizer that cannot be read.
+    `compare`. Raises LlmcurateError naming a tokenizer that cannot be read.
     """
     tallies = [Tally(open_candidate(path, pattern)) for path in (first, second)]
     cuts = Cuts()

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 from tokenize_kit.judge.words import code_point
 from tokenize_kit.pattern.categories import by_code_point
 

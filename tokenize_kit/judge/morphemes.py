@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from llmcurate.base.errors import UsageError
 from tokenize_kit.encode.parts import pack
-from tokenize_kit.errors import TokenizerError
 from tokenize_kit.files import read_file
 from tokenize_kit.judge.candidate import Candidate
 
@@ -23,11 +23,11 @@ Lexicon = dict[str, tuple[str, ...]]  # a word and its morphemes, two or more
 
 def read_lexicon(path: Path) -> Lexicon:
     """Lines of a word, a tab, and its morphemes with spaces between; words of one are left out.
-    Raises TokenizerError naming the file, and the line whose morphemes are not its word."""
+    Raises LlmcurateError naming the file, and the line whose morphemes are not its word."""
     try:
         text = read_file(path).decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise TokenizerError(f"lexicon {path}: not UTF-8 text", exit_code=2) from None
+        raise UsageError(f"lexicon {path}: not UTF-8 text") from None
     lexicon: Lexicon = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
@@ -35,15 +35,14 @@ def read_lexicon(path: Path) -> Lexicon:
         word, _, rest = line.strip().partition("\t")
         morphemes = tuple(rest.split())
         if "".join(morphemes) != word:
-            raise TokenizerError(
+            raise UsageError(
                 f"lexicon {path}: line {number}: write a word, a tab, and its morphemes with"
-                " spaces between, which together are the word",
-                exit_code=2,
+                " spaces between, which together are the word"
             )
         if len(morphemes) > 1:
             lexicon[word] = morphemes
     if not lexicon:
-        raise TokenizerError(f"lexicon {path}: no word of several morphemes in it", exit_code=2)
+        raise UsageError(f"lexicon {path}: no word of several morphemes in it")
     return lexicon
 
 

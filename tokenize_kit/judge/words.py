@@ -14,7 +14,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 from tokenize_kit.pattern.categories import CODE_POINTS, members
 from tokenize_kit.segment.dictionary import Dictionary
 

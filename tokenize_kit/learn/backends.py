@@ -16,7 +16,7 @@ from typing import AnyStr
 import numpy as np
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers, trainers
 
-from tokenize_kit.errors import TokenizerError
+from llmcurate.base.errors import RunFailed
 from tokenize_kit.formats.tokenizer_json import LETTERS, from_letters
 from tokenize_kit.learn.bpe_merges import LONGEST, learn
 from tokenize_kit.learn.options import TrainingOptions
@@ -65,7 +65,7 @@ def learn_sentencepiece(
     import sentencepiece
 
     if words.bases > MOST_SYMBOLS:
-        raise TokenizerError(f"backend sentencepiece: more than {MOST_SYMBOLS} characters; use own")
+        raise RunFailed(f"backend sentencepiece: more than {MOST_SYMBOLS} characters; use own")
     if not len(words.symbols) or most <= words.bases:
         return []
     occurring = len(np.unique(words.symbols))
@@ -98,7 +98,7 @@ def learn_sentencepiece(
         )
     except (RuntimeError, OSError) as error:
         reason = str(error).strip().splitlines()[-1] if str(error).strip() else "no reason given"
-        raise TokenizerError(f"SentencePiece could not train: {reason}; use backend own") from error
+        raise RunFailed(f"SentencePiece could not train: {reason}; use backend own") from error
     pieces = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
     spelled = (_symbols(pieces.id_to_piece(k)) for k in range(1, pieces.get_piece_size()))
     refused = set(map(tuple, banned))

@@ -18,8 +18,8 @@ from collections import namedtuple
 
 import numpy as np
 
-from kernel_cache import njit
-from kernel_cache.intrinsics import stir
+from llmcurate.base.kernels import njit
+from llmcurate.base.kernels.intrinsics import stir
 from tokenize_kit.learn.bpe_pairs import (
     COUNTERS,
     EVENTS,

@@ -11,8 +11,8 @@ from collections import namedtuple
 
 import numpy as np
 
-from kernel_cache import njit
-from kernel_cache.intrinsics import stir
+from llmcurate.base.kernels import njit
+from llmcurate.base.kernels.intrinsics import stir
 from tokenize_kit.learn.words import weight_at
 
 FREE = np.int64(-1)

@@ -12,10 +12,11 @@ from typing import Any, Protocol
 from tokenizers import Tokenizer
 from tokenizers.normalizers import Normalizer
 
+from llmcurate.base.disk.atomic import encode_json, write_atomic
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import LlmcurateError, UsageError
 from tokenize_kit.card.figures import Sample, measure
 from tokenize_kit.card.page import write_card
-from tokenize_kit.errors import TokenizerError, counted
-from tokenize_kit.files import to_json, write_atomic
 from tokenize_kit.formats.gguf import names_in, to_metadata
 from tokenize_kit.formats.json_forms import form_from_json
 from tokenize_kit.formats.tokenizer_json import load_tokenizer, special_tokens_map, tokenizer_config
@@ -26,7 +27,7 @@ from tokenize_kit.segment.dictionary import Dictionary
 
 
 def read_template(path: Path) -> str:
-    """A chat template (Jinja) for tokenizer_config.json; raises TokenizerError naming the file, and
+    """A chat template (Jinja) for tokenizer_config.json; raises LlmcurateError naming the file, and
     the line that does not parse."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -60,8 +61,8 @@ def read_template(path: Path) -> str:
     return text
 
 
-def _template_error(path: Path, reason: str) -> TokenizerError:
-    return TokenizerError(f"chat template {path}: {reason}", exit_code=2)
+def _template_error(path: Path, reason: str) -> LlmcurateError:
+    return UsageError(f"chat template {path}: {reason}")
 
 
 _ALGORITHMS = {
@@ -152,7 +153,7 @@ def describe_gguf(folder: Path, details: dict[str, Any]) -> dict[str, str]:
     try:
         parts = json.loads(load_tokenizer(folder / "tokenizer.json").to_str())
         return names_in(to_metadata(form_from_json(parts)))
-    except TokenizerError as error:
+    except LlmcurateError as error:
         return {"refused": str(error)}
 
 
@@ -222,11 +223,11 @@ def write_tokenizer(
     if trained.spm is not None:
         write_atomic(folder / "tokenizer.model", trained.spm)
     roles = special_tokens_map(list(special), end_of_text)
-    write_atomic(folder / "special_tokens_map.json", to_json(roles))
+    write_atomic(folder / "special_tokens_map.json", encode_json(roles))
     config = tokenizer_config(tokenizer, end_of_text)
     if template is not None:
         config["chat_template"] = template
-    write_atomic(folder / "tokenizer_config.json", to_json(config))
+    write_atomic(folder / "tokenizer_config.json", encode_json(config))
     write_card(folder / "tokenizer_card.json", card)
     return card
 

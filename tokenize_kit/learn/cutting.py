@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 from tokenizers import Regex, normalizers
 
-from tokenize_kit.errors import TokenizerError
+from llmcurate.base.errors import UsageError
 from tokenize_kit.formats.sentencepiece_model import BYTES, fields
 from tokenize_kit.pattern.automaton import compile_pattern
 from tokenize_kit.pattern.named import SCRIPT_BOUNDARIES, Pattern
@@ -54,15 +54,15 @@ MOST_SPACES = 512
 
 
 def own_pattern(expressions: Sequence[str]) -> Pattern:
-    """A pattern given by the user; raises TokenizerError naming what is not supported."""
+    """A pattern given by the user; raises LlmcurateError naming what is not supported."""
     for expression in expressions:
         try:
             compile_pattern(expression)
             Regex(expression)
         except UnsupportedPattern as error:
-            raise TokenizerError(f"regex: not supported: {error}", exit_code=2) from None
+            raise UsageError(f"regex: not supported: {error}") from None
         except Exception as error:  # the library raises bare Exception
-            raise TokenizerError(f"regex {expression!r}: {error}", exit_code=2) from None
+            raise UsageError(f"regex {expression!r}: {error}") from None
     parts = tuple(expressions)
     return Pattern(parts, "given", "free", lambda rule: parts)
 

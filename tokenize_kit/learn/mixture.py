@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kernel_cache import njit
-from kernel_cache.intrinsics import hash_bytes, stir
-from tokenize_kit.errors import usage_error
+from llmcurate.base.errors import UsageError
+from llmcurate.base.kernels import njit
+from llmcurate.base.kernels.intrinsics import hash_bytes, stir
 from tokenize_kit.learn.options import TrainingOptions
 from tokenize_kit.learn.weights import Weights, parse_weights, tempered
 
@@ -75,7 +75,7 @@ class Mixture:
             column = batch.column(self.column).cast(pa.string())
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             kind = batch.column(self.column).type
-            raise usage_error(
+            raise UsageError(
                 f"the column {self.column!r} holds {kind}, no names to weigh by"
             ) from None
         return [value or NO_VALUE for value in column.to_pylist()]
@@ -109,7 +109,7 @@ class Mixture:
 
     def _check_column(self) -> None:
         if self.column and not self._found_column:
-            raise usage_error(f"no document has a column {self.column!r} to weigh by")
+            raise UsageError(f"no document has a column {self.column!r} to weigh by")
 
     def documents(self) -> Iterator[tuple[str, int]]:
         """(text, weight times `scale`) of every document in the sample; those of weight 0 are
@@ -131,7 +131,7 @@ class Mixture:
                     yield text, weight
         self._check_column()
         if self.weights and self.read and not any(map(self.weights.times, self.read)):
-            raise usage_error("weights: every document has weight 0")
+            raise UsageError("weights: every document has weight 0")
 
     def card(self) -> dict[str, Any]:
         """`sample` and `mixture` of the card; None where there is none."""
@@ -177,7 +177,7 @@ def _limit(hashes: np.ndarray, sizes: np.ndarray, most: int) -> np.uint64:
     last = np.flatnonzero(np.append(ordered[1:] != ordered[:-1], True))
     fitting = last[ends[last] <= most]
     if not len(fitting) or not ends[fitting[-1]]:
-        raise usage_error(
+        raise UsageError(
             f"sample-bytes {most}: too few for the documents of this corpus, ask for at least"
             f" {ends[last][np.argmax(ends[last] > 0)]}"
         )

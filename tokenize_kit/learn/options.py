@@ -6,7 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Literal, get_args
 
-from tokenize_kit.errors import usage_error
+from llmcurate.base.errors import UsageError
+from llmcurate.base.settings import Setting, check, either
 from tokenize_kit.formats.tokenizer_json import END_OF_TEXT
 from tokenize_kit.learn.cutting import (
     MOST_SPACES,
@@ -20,7 +21,6 @@ from tokenize_kit.learn.cutting import (
 from tokenize_kit.learn.options_together import check_together
 from tokenize_kit.learn.weights import parse_weights
 from tokenize_kit.pattern.named import DIGITS, PATTERNS, Digits, Pattern, pattern_with, superwords
-from tokenize_kit.settings import Setting, check, either
 
 COVERAGE = 0.9995  # SentencePiece's default: rarer characters are spelled in bytes
 
@@ -57,7 +57,7 @@ def reserved(number: int) -> str:
 class TrainingOptions:
     """The options of a training; `None` stands for the default of the model or the pattern.
 
-    Raises TokenizerError (exit code 2) for an option, or two together, that make no sense.
+    Raises LlmcurateError (exit code 2) for an option, or two together, that make no sense.
     """
 
     model: Annotated[
@@ -229,7 +229,7 @@ class TrainingOptions:
     ] = None
 
     def __post_init__(self) -> None:
-        check(self)
+        check(self, dash="-")
         self._check_backend()
         self._check_cutting()
         check_together(self)
@@ -241,11 +241,11 @@ class TrainingOptions:
             return
         backends = BACKENDS[self.model]
         if self.backend not in backends:
-            raise usage_error(
+            raise UsageError(
                 f"backend {self.backend}: {self.model} is learned by {either(backends)}"
             )
         if self.backend == "sentencepiece" and self.min_frequency != 2:
-            raise usage_error("min-frequency: SentencePiece has none; use backend own")
+            raise UsageError("min-frequency: SentencePiece has none; use backend own")
         if self.backend == "tokenizers":
             excluded = {
                 "dictionary": self.dictionary is not None,
@@ -255,31 +255,31 @@ class TrainingOptions:
             }
             for name, is_given in excluded.items():
                 if is_given:
-                    raise usage_error(f"{name}: not with backend tokenizers; use own")
+                    raise UsageError(f"{name}: not with backend tokenizers; use own")
 
     def _check_cutting(self) -> None:
         named = [n for n, v in (("pattern", self.pattern), ("regex", self.regex)) if v]
         named += ["graphemes"] if self.graphemes and self.pattern != "graphemes" else []
         if len(named) > 1:
-            raise usage_error(f"{' and '.join(named)}: give one of them")
+            raise UsageError(f"{' and '.join(named)}: give one of them")
         if self.regex and self.digits is not None:
-            raise usage_error("digits: regex says how numbers are cut; leave it out")
+            raise UsageError("digits: regex says how numbers are cut; leave it out")
         if self.regex:
             own_pattern(self.regex)
         if self.pattern_name == "graphemes" and self.script_boundaries:
-            raise usage_error(
+            raise UsageError(
                 "script-boundaries: a cluster may hold two scripts; leave out graphemes"
             )
         if self.pattern_name == "graphemes" and self.digits == "triples-right":
-            raise usage_error(
+            raise UsageError(
                 "digits triples-right: not with graphemes; use triples, single or free"
             )
         if self.space_runs == 1:
-            raise usage_error(f"space-runs 1: give a number from 2 to {MOST_SPACES}, or 0 for none")
+            raise UsageError(f"space-runs 1: give a number from 2 to {MOST_SPACES}, or 0 for none")
         if self.space_token is not None and self.space_runs:
-            raise usage_error("space-token and space-runs: give one of them")
+            raise UsageError("space-token and space-runs: give one of them")
         if not all(self.forbid) or len(set(self.forbid)) != len(self.forbid):
-            raise usage_error("forbid: give each string once, and none that is empty")
+            raise UsageError("forbid: give each string once, and none that is empty")
 
     def _check_special(self) -> None:
         tokens = self.special_tokens
@@ -287,35 +287,33 @@ class TrainingOptions:
             tokens = BERT_TOKENS
             object.__setattr__(self, "special_tokens", tokens)
         if self.model == "wordpiece" and UNKNOWN not in tokens:
-            raise usage_error(f"special tokens: wordpiece needs {UNKNOWN}")
+            raise UsageError(f"special tokens: wordpiece needs {UNKNOWN}")
         if not tokens or tokens[0] not in END_OF_TEXT:
-            raise usage_error(
+            raise UsageError(
                 f"special tokens: begin with the end of text, one of {', '.join(END_OF_TEXT)}"
             )
         if self.space_token is not None:
             tokens = (*tokens, self.space_token)
         if len(set(tokens)) != len(tokens):
-            raise usage_error("special tokens: give each once")
+            raise UsageError("special tokens: give each once")
         for token in tokens:
             if len(token) < 2 or not token.isascii() or not token.isprintable() or " " in token:
-                raise usage_error(
+                raise UsageError(
                     f"special token {token!r}: use two or more printable ASCII characters, no space"
                 )
             if self.model != "bpe" and _BYTE_PIECE.fullmatch(token):
-                raise usage_error(f"special token {token!r}: that is the token of a byte")
+                raise UsageError(f"special token {token!r}: that is the token of a byte")
             if _RESERVED.fullmatch(token):
-                raise usage_error(
-                    f"special token {token!r}: that is a reserved one's, use reserved"
-                )
+                raise UsageError(f"special token {token!r}: that is a reserved one's, use reserved")
 
     def _check_sizes(self) -> None:
         if not self.sizes:
-            raise usage_error("vocab: give at least one size")
+            raise UsageError("vocab: give at least one size")
         if len(set(self.sizes)) != len(self.sizes):
-            raise usage_error("vocab: give each size once")
+            raise UsageError("vocab: give each size once")
         for size in self.sizes:
             if size < self.least_size:
-                raise usage_error(f"vocab {size}: ask for {self.least_size} or more")
+                raise UsageError(f"vocab {size}: ask for {self.least_size} or more")
 
     @property
     def least_size(self) -> int:

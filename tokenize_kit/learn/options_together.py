@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tokenize_kit.errors import usage_error
+from llmcurate.base.errors import UsageError
 from tokenize_kit.learn.weights import parse_weights
 
 if TYPE_CHECKING:
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def check_together(options: TrainingOptions) -> None:
-    """Raises TokenizerError (exit code 2) for the first that do not."""
+    """Raises LlmcurateError (exit code 2) for the first that do not."""
     _check_mixture(options)
     _check_model(options)
     _check_superwords(options)
@@ -25,7 +25,7 @@ def check_together(options: TrainingOptions) -> None:
 def _refuse(given: dict[str, bool], reason: str) -> None:
     for name, is_given in given.items():
         if is_given:
-            raise usage_error(f"{name}: {reason}")
+            raise UsageError(f"{name}: {reason}")
 
 
 def _check_model(options: TrainingOptions) -> None:
@@ -40,16 +40,16 @@ def _check_model(options: TrainingOptions) -> None:
         }
         _refuse(excluded, "wordpiece is cut as BERT cuts; leave it out")
     if options.model not in ("wordpiece", "unigram") and options.pattern == "bert":
-        raise usage_error("pattern bert: only for wordpiece, which leaves white space out")
+        raise UsageError("pattern bert: only for wordpiece, which leaves white space out")
     if options.model == "bpe" and options.character_coverage is not None:
-        raise usage_error("character-coverage: bpe merges bytes; leave it out, or use char-bpe")
+        raise UsageError("character-coverage: bpe merges bytes; leave it out, or use char-bpe")
 
 
 def _check_unigram(options: TrainingOptions) -> None:
     if options.normalise == "nfc":
-        raise usage_error("normalise nfc: SentencePiece has no such rule; use nfkc or nmt_nfkc")
+        raise UsageError("normalise nfc: SentencePiece has no such rule; use nfkc or nmt_nfkc")
     if options.digits not in (None, "single"):
-        raise usage_error("unigram splits digits one by one: use digits single")
+        raise UsageError("unigram splits digits one by one: use digits single")
     excluded = {
         "pattern": options.pattern not in (None, "metaspace"),  # SentencePiece's own
         "regex": bool(options.regex),
@@ -66,7 +66,7 @@ def _check_unigram(options: TrainingOptions) -> None:
 
 def _check_character_seeds(options: TrainingOptions) -> None:
     if (options.model, options.learner) != ("unigram", "own"):
-        raise usage_error("character-seeds: only for the model unigram and the backend own")
+        raise UsageError("character-seeds: only for the model unigram and the backend own")
     given = {"dictionary": options.dictionary is not None}
     _refuse(given, "not with character-seeds; leave one of them out")
 
@@ -75,7 +75,7 @@ def _check_superwords(options: TrainingOptions) -> None:
     if options.superwords is None:
         return
     if (options.model, options.learner) != ("bpe", "own"):
-        raise usage_error("superwords: only for the model bpe and the backend own")
+        raise UsageError("superwords: only for the model bpe and the backend own")
     excluded = {
         "regex": bool(options.regex),
         "graphemes": options.pattern_name == "graphemes",
@@ -85,13 +85,13 @@ def _check_superwords(options: TrainingOptions) -> None:
     _refuse(excluded, "not with superwords; leave one of them out")
     least, size = options.least_size, min(options.sizes, default=0)
     if not least <= options.superwords < size:
-        raise usage_error(f"superwords {options.superwords}: give {least} to {size - 1}")
+        raise UsageError(f"superwords {options.superwords}: give {least} to {size - 1}")
 
 
 def _check_mixture(options: TrainingOptions) -> None:
     if options.weights is not None:
         parse_weights(options.weights)
         if options.temperature is not None:
-            raise usage_error("weights and temperature: give one of them")
+            raise UsageError("weights and temperature: give one of them")
     if options.by is not None and options.temperature is None:
-        raise usage_error("by: only with temperature")
+        raise UsageError("by: only with temperature")

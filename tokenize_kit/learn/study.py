@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from llmcurate.base.errors import UsageError
 from tokenize_kit.encode.parts import pack
-from tokenize_kit.errors import TokenizerError
 from tokenize_kit.judge.candidate import Json
 from tokenize_kit.judge.tally import Texts, cost
 from tokenize_kit.judge.words import Segmentation
@@ -65,20 +65,18 @@ def study(
     words of scripts without spaces are known. `rows` by size: FIGURES, `embedding_parameters`
     (vocabulary x width), and `saved`, the share of tokens that a doubling of the vocabulary saves
     on the way from the row before. Recommended is the last size on whose way every step saved
-    `worth` or more. Raises TokenizerError for sizes that are none, and for too few texts.
+    `worth` or more. Raises LlmcurateError for sizes that are none, and for too few texts.
     """
     least = _BYTES + len(special_tokens) + 1
     ascending = sorted(set(sizes))
     if not ascending or ascending[0] < least:
-        raise TokenizerError(f"vocabularies: give sizes of {least} or more", exit_code=2)
+        raise UsageError(f"vocabularies: give sizes of {least} or more")
     parts = pattern_with(DEFAULT_PATTERN, digits).parts
     held = HeldOut()
     learned = (text for text in texts if not held.keep(text.encode("utf-8")))
     counted = count_words(((text, 1) for text in learned), parts)
     if not held.texts or not len(counted):
-        raise TokenizerError(
-            "too few texts: some are held out to measure with, so give dozens or more", exit_code=2
-        )
+        raise UsageError("too few texts: some are held out to measure with, so give dozens or more")
     banned = [token.encode() for token in special_tokens]
     laid = lay_out_words(*counted.words())
     names, merges = learn_merges(laid, ascending[-1] - len(special_tokens), banned)

@@ -12,8 +12,9 @@ import xxhash
 from tokenizers import Tokenizer, normalizers
 from tokenizers.normalizers import Normalizer
 
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import RunFailed
 from tokenize_kit.card.figures import Sample
-from tokenize_kit.errors import TokenizerError, counted
 from tokenize_kit.learn.bpe import train_sizes
 from tokenize_kit.learn.card import Trained, describe_cutting, read_template, write_tokenizer
 from tokenize_kit.learn.char_bpe import train_char_bpe
@@ -78,7 +79,7 @@ class Counted:
             try:
                 raw = text.encode("utf-8")
             except UnicodeEncodeError as error:
-                raise TokenizerError(
+                raise RunFailed(
                     f"document {self.documents}: not Unicode text ({error.reason}); repair it first"
                 ) from error
             self.sample.add(raw)
@@ -114,7 +115,7 @@ def train_tokenizers(
     last.
     The same texts give the same bytes, on any number of threads.
 
-    Returns the cards. Raises ``TokenizerError`` for an empty corpus; fewer tokens than asked is a
+    Returns the cards. Raises ``LlmcurateError`` for an empty corpus; fewer tokens than asked is a
     warning in the card.
     """
     if options.sample_bytes is not None or options.column is not None:
@@ -155,7 +156,7 @@ def _train(
     scale = mixture.scale if mixture else 1
     trained = _learned(reading, options, scale, dictionary, normal)
     if not reading.bytes:
-        raise TokenizerError(_EMPTY)
+        raise RunFailed(_EMPTY)
     stages.done(f"learned {counted(max(t.tokenizer.get_vocab_size() for t in trained), 'token')}")
     several = len(options.sizes) > 1
     cards = []

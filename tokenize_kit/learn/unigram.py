@@ -16,8 +16,8 @@ from typing import Any, Protocol
 
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
+from llmcurate.base.errors import RunFailed
 from tokenize_kit.encode.words import WORDS
-from tokenize_kit.errors import TokenizerError
 from tokenize_kit.formats.forms import BYTE, CONTROL, NORMAL, SPACE, UNKNOWN, USER_DEFINED, Pieces
 from tokenize_kit.formats.sentencepiece_model import write_form
 from tokenize_kit.formats.tokenizer_json import add_tokens
@@ -65,7 +65,7 @@ def train_unigram(
 
     documents: normalised texts with their weights; scale: that of a text that counts once. Ids: 0
     unknown (never produced: bytes catch everything), special tokens, newline, tab, 256 bytes,
-    pieces, padding. Raises ``TokenizerError`` where a vocabulary is too small.
+    pieces, padding. Raises ``LlmcurateError`` where a vocabulary is too small.
     """
     special = [token for token in options.first_tokens if token != options.space_token]
     space = options.space_token
@@ -74,7 +74,7 @@ def train_unigram(
         rooms[size] = size - len(special) - len(BYTE_PIECES) - (3 if space is None else 4)
         lacking = _LEAST + len(PRINTABLE_ASCII) - rooms[size]
         if lacking > 0:
-            raise TokenizerError(
+            raise RunFailed(
                 f"vocab {size} is too small for unigram: ask for {size + lacking} or more"
             )
     learner: Learner
@@ -89,7 +89,7 @@ def train_unigram(
 
         learner = SentencePieceLearner(documents, space is not None, dictionary)
     if not learner.characters:
-        raise TokenizerError("the corpus is empty of text to learn from: give documents with text")
+        raise RunFailed("the corpus is empty of text to learn from: give documents with text")
     trained = []
     for size in options.sizes:
         available = rooms[size] - len(PRINTABLE_ASCII)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 from tokenize_kit.encode.trie import build_number_trie
 from tokenize_kit.learn.unigram_seeds import LONGEST
 

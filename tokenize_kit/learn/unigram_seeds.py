@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from pydivsufsort import divsufsort, kasai
 
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 from tokenize_kit.encode.trie import number_characters
 from tokenize_kit.learn.unigram_segments import INHERITED, SPACES, Segments
 

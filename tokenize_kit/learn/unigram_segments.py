@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 from tokenize_kit.encode.parts import pack
 from tokenize_kit.encode.trie import make_alphabet, number_characters
 from tokenize_kit.learn.words import WordCounts

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import sentencepiece
 
-from tokenize_kit.errors import TokenizerError
+from llmcurate.base.errors import RunFailed
 from tokenize_kit.formats.forms import NORMAL, SPACE
 from tokenize_kit.formats.sentencepiece_model import NotAModel, read_model
 from tokenize_kit.segment.dictionary import Dictionary
@@ -91,12 +91,12 @@ class SentencePieceLearner:
             reason = (
                 str(error).strip().splitlines()[-1] if str(error).strip() else "no reason given"
             )
-            raise TokenizerError(
+            raise RunFailed(
                 f"SentencePiece could not train {vocab} pieces: {reason}; use backend own, or try "
                 "a smaller vocab or more text"
             ) from error
         except NotAModel as error:
-            raise TokenizerError(f"SentencePiece wrote a model of unknown form: {error}") from None
+            raise RunFailed(f"SentencePiece wrote a model of unknown form: {error}") from None
         return [(p.text.replace(SPACE, " "), p.score) for p in pieces if p.kind == NORMAL]
 
     def _lines(self, kept: set[str]) -> Iterator[str]:

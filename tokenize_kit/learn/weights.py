@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from tokenize_kit.errors import usage_error
+from llmcurate.base.errors import UsageError
 
 GRAIN, MOST = 1000, 1000  # weights are whole thousandths, 1000 at most
 OTHERS = "*"
@@ -31,10 +31,10 @@ class Weights:
 
 
 def parse_weights(text: str) -> Weights:
-    """`lang=th:3,en:0.5,*:1`; raises TokenizerError (exit code 2) naming what cannot be read."""
+    """`lang=th:3,en:0.5,*:1`; raises LlmcurateError (exit code 2) naming what cannot be read."""
     column, equals, rest = text.partition("=")
     if not column or not equals:
-        raise usage_error(f"weights {text!r}: write column=value:weight,..., as lang=th:3,en:0.5")
+        raise UsageError(f"weights {text!r}: write column=value:weight,..., as lang=th:3,en:0.5")
     weights: dict[str, Fraction] = {}
     for part in rest.split(","):
         value, colon, number = part.rpartition(":")
@@ -43,15 +43,15 @@ def parse_weights(text: str) -> Weights:
         except (ValueError, ZeroDivisionError):
             colon = ""
         if not colon or not value or "/" in number:
-            raise usage_error(f"weights: {part!r} is no value:weight, as in lang=th:3,en:0.5")
+            raise UsageError(f"weights: {part!r} is no value:weight, as in lang=th:3,en:0.5")
         if not 0 <= weight <= MOST or GRAIN % weight.denominator:
-            raise usage_error(f"weights: {part!r}: give 0 to {MOST} with three decimals at most")
+            raise UsageError(f"weights: {part!r}: give 0 to {MOST} with three decimals at most")
         if value in weights:
-            raise usage_error(f"weights: {value!r} stands twice")
+            raise UsageError(f"weights: {value!r} stands twice")
         weights[value] = weight
     others = weights.pop(OTHERS, Fraction(1))
     if not any((*weights.values(), others)):
-        raise usage_error("weights: not all of them can be 0")
+        raise UsageError("weights: not all of them can be 0")
     return Weights(column, weights, others)
 
 

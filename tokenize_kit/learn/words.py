@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kernel_cache import njit, read_only
-from kernel_cache.intrinsics import hash_bytes
-from tokenize_kit.errors import TokenizerError
+from llmcurate.base.errors import RunFailed
+from llmcurate.base.kernels import njit, read_only
+from llmcurate.base.kernels.intrinsics import hash_bytes
 from tokenize_kit.pattern.automaton import Table
 from tokenize_kit.pattern.scan import cut_rows
 
@@ -153,14 +153,14 @@ def lay_out(
 
     symbols: uint8[] or int32[]; ends: int64[words + 1]; weights: int64[words]; numbers: int32[]:
     what stands for each symbol, else itself. Words of one symbol, and of no weight, have no pair
-    and are left out. Raises TokenizerError over 2^31 symbols.
+    and are left out. Raises LlmcurateError over 2^31 symbols.
     """
     words = np.flatnonzero((np.diff(ends) > 1) & (weights > 0))
     words = words[np.argsort(-weights[words], kind="stable")]
     sizes = ends[words + 1] - ends[words]
     total = int(sizes.sum()) + len(words) + 1
     if total >= 2**31:
-        raise TokenizerError(
+        raise RunFailed(
             f"the corpus has {total:,} bytes of distinct pieces, and 2,147,483,647 are the most:"
             " train on a sample (--sample-bytes)"
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 
 _1, _2, _3 = np.uint64(1), np.uint64(2), np.uint64(3)
 _6, _12, _18 = np.uint64(6), np.uint64(12), np.uint64(18)

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import numpy as np
 
-from kernel_cache import njit
+from llmcurate.base.errors import UsageError
+from llmcurate.base.kernels import njit
 from tokenize_kit.encode.trie import build_trie, prefix_ends
-from tokenize_kit.errors import TokenizerError
 from tokenize_kit.pattern.categories import members
 
 SCRIPTS = ("Thai", "Lao", "Khmer", "Myanmar")
@@ -64,15 +64,15 @@ class Dictionary:
 
 
 def read_dictionary(path: Path, scripts: tuple[str, ...] | None = SCRIPTS) -> Dictionary:
-    """A list of words, one a line, UTF-8; raises TokenizerError naming the file. scripts: None for
+    """A list of words, one a line, UTF-8; raises LlmcurateError naming the file. scripts: None for
     those that the list has words of, Han among them."""
     try:
         raw = path.read_bytes()
         lines = {line.strip() for line in raw.decode("utf-8-sig").splitlines()} - {""}
     except OSError as error:
-        raise TokenizerError(f"dictionary {path}: {error.strerror}", exit_code=2) from None
+        raise UsageError(f"dictionary {path}: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise TokenizerError(f"dictionary {path}: not UTF-8 text", exit_code=2) from None
+        raise UsageError(f"dictionary {path}: not UTF-8 text") from None
     if scripts is None:
         code_points = [ord(c) for c in set().union(*lines)]
         scripts = tuple(n for n in (*SCRIPTS, "Han") if members(n)[code_points].any()) or SCRIPTS
@@ -82,19 +82,18 @@ def read_dictionary(path: Path, scripts: tuple[str, ...] | None = SCRIPTS) -> Di
 def dictionary_of(
     lines: set[str], sha256: str, path: Path, scripts: tuple[str, ...] = SCRIPTS
 ) -> Dictionary:
-    """The words of some lines of a file; raises TokenizerError naming the file."""
+    """The words of some lines of a file; raises LlmcurateError naming the file."""
     kinds = _kinds(scripts)
     words = sorted(line for line in lines if all(ord(c) < 0x10000 and kinds[ord(c)] for c in line))
     if not words:
-        raise TokenizerError(
-            f"dictionary {path}: no word of {', '.join(scripts)} in it; write one a line",
-            exit_code=2,
+        raise UsageError(
+            f"dictionary {path}: no word of {', '.join(scripts)} in it; write one a line"
         )
     try:
         slots, _ = build_trie([word.encode() for word in words], np.arange(len(words)))
     except ValueError:
-        raise TokenizerError(
-            f"dictionary {path}: {len(words)} words are too many; leave out rare ones", exit_code=2
+        raise UsageError(
+            f"dictionary {path}: {len(words)} words are too many; leave out rare ones"
         ) from None
     return Dictionary(len(words), len(lines) - len(words), sha256, slots, scripts)
 

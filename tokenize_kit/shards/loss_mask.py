@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kernel_cache import njit
-from tokenize_kit.errors import TokenizerError
+from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
+from llmcurate.base.kernels import njit
 from tokenize_kit.judge.candidate import Candidate
 from tokenize_kit.shards.shard_files import add_edges
 from tokenize_kit.shards.texts import Texts
@@ -45,7 +45,7 @@ def mask_of(
     """uint8[tokens]: 1 where a token counts. name: the column's, which is `texts.column`.
 
     ids, counts: the tokens of the texts; begin, end: whether one more stands before and behind
-    each document. Raises TokenizerError, naming the document, for what is no mask of it.
+    each document. Raises LlmcurateError, naming the document, for what is no mask of it.
     """
     assert texts.column is not None
     ranges = read_ranges(texts.column, name, texts)
@@ -72,7 +72,7 @@ def mask_of(
 
 
 def read_ranges(column: pa.Array, name: str, texts: Texts) -> Ranges:
-    """The column's values; raises TokenizerError for a type or value that is none of these."""
+    """The column's values; raises LlmcurateError for a type or value that is none of these."""
     if column.null_count:
         raise _mask_error(texts, int(column.is_null().index(True).as_py()), name, "null: give true")
     kind, rows = column.type, np.arange(len(column))
@@ -86,9 +86,8 @@ def read_ranges(column: pa.Array, name: str, texts: Texts) -> Ranges:
         return _from_json(column, name, texts)
     pairs = _pairs(column)
     if pairs is None:
-        raise TokenizerError(
-            f"column {name!r} is of the type {kind}: give booleans, or lists of [start, end)",
-            exit_code=2,
+        raise UsageError(
+            f"column {name!r} is of the type {kind}: give booleans, or lists of [start, end)"
         )
     return Ranges(np.repeat(rows, pc.list_value_length(column)), *pairs, no)
 
@@ -188,5 +187,5 @@ def _positions(data, offsets, rows, chars):
     return positions
 
 
-def _mask_error(texts: Texts, row: int, name: str, reason: str) -> TokenizerError:
-    return TokenizerError(f"document {texts.names['id'][row]}: its {name} is wrong: {reason}")
+def _mask_error(texts: Texts, row: int, name: str, reason: str) -> LlmcurateError:
+    return RunFailed(f"document {texts.names['id'][row]}: its {name} is wrong: {reason}")

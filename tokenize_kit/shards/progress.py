@@ -16,8 +16,9 @@ from typing import Any
 
 import xxhash
 
-from tokenize_kit.errors import TokenizerError, counted
-from tokenize_kit.files import seal, sync, to_json, write_atomic
+from llmcurate.base.disk.atomic import encode_json, seal, sync, write_atomic
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import LlmcurateError, RunFailed
 
 NAME = "progress.json"
 SAVE_BYTES = 256 << 20  # of text between two saves, at least
@@ -154,7 +155,7 @@ class Progress:
             "files": written,
             "state": state,
         }
-        write_atomic(self.folder / NAME, to_json(seal(saved)))
+        write_atomic(self.folder / NAME, encode_json(seal(saved)))
         self._since = 0
 
     def forget(self) -> None:
@@ -182,8 +183,8 @@ def _unlink(folder: Path) -> None:
         folder.unlink()
 
 
-def input_changed_error() -> TokenizerError:
-    return TokenizerError(
+def input_changed_error() -> LlmcurateError:
+    return RunFailed(
         "the documents are not those of the run that was stopped: what it left is removed; run"
         " again to begin anew"
     )

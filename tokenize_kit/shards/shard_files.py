@@ -23,8 +23,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tokenize_kit.errors import TokenizerError
-from tokenize_kit.files import open_at, sync, sync_open
+from llmcurate.base.disk.atomic import sync
+from llmcurate.base.errors import UsageError
+from tokenize_kit.files import open_at, sync_open
 
 DOCUMENTS = pa.schema(
     [
@@ -130,10 +131,9 @@ def token_dtype(form: str, vocab: int) -> np.dtype[Any]:
     if vocab <= 1 << 16:
         return np.dtype("<u2")
     if form == "nanogpt":
-        raise TokenizerError(
+        raise UsageError(
             f"nanoGPT reads tokens of 16 bits, the tokenizer has {vocab} ids: take a smaller one, "
-            "or another --format",
-            exit_code=2,
+            "or another --format"
         )
     return np.dtype("<u4")
 

@@ -19,7 +19,8 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from tokenize_kit.files import open_at, sync, sync_open
+from llmcurate.base.disk.atomic import sync
+from tokenize_kit.files import open_at, sync_open
 from tokenize_kit.shards.shard_files import DOCUMENTS, Encoded, concatenate, gather
 
 _BITS = 8  # of the key: 256 buckets

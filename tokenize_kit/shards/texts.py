@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from tokenize_kit.errors import TokenizerError
+from llmcurate.base.errors import RunFailed, UsageError
 from tokenize_kit.shards.progress import BEGIN, InputChanged, Position
 
 PIECE_BYTES = 2 << 20  # of text that is encoded at once, or one document
@@ -41,13 +41,13 @@ def texts_of(
 ) -> Iterator[Texts]:
     """Pieces of batches with columns ``id, source, lang, text`` (``source``, ``lang`` may be
     missing), and one more by name. start: a position to which documents are passed over;
-    InputChanged where they are others. Raises ``TokenizerError`` for a missing column, a null text,
+    InputChanged where they are others. Raises ``LlmcurateError`` for a missing column, a null text,
     and text that is not UTF-8."""
     hashed, before = xxhash.xxh3_128(), 0
     for batch in batches:
         for name in ("id", "text", *([column] if column else [])):
             if name not in batch.schema.names:
-                raise TokenizerError(f"the documents have no column {name!r}", exit_code=2)
+                raise UsageError(f"the documents have no column {name!r}")
         if not batch.num_rows:
             continue
         strings = {name: _strings(batch, name) for name in NAMES}
@@ -99,7 +99,7 @@ def _strings(batch: pa.RecordBatch, name: str) -> pa.Array:
 def _check(text: pa.LargeStringArray, names: pa.Table) -> None:
     if text.null_count:
         row = text.is_null().index(True).as_py()
-        raise TokenizerError(f"document {names['id'][row]}: its text is null; drop it first")
+        raise RunFailed(f"document {names['id'][row]}: its text is null; drop it first")
     try:
         text.validate(full=True)
     except pa.ArrowInvalid:
@@ -107,7 +107,7 @@ def _check(text: pa.LargeStringArray, names: pa.Table) -> None:
             try:
                 text[row].as_py()
             except UnicodeDecodeError:
-                raise TokenizerError(
+                raise RunFailed(
                     f"document {names['id'][row]}: its text is not UTF-8; drop it first"
                 ) from None
         raise

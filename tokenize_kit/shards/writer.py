@@ -24,10 +24,12 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from llmcurate.base.disk.atomic import encode_json, seal, sync, write_atomic
+from llmcurate.base.disk.files import file_digest
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import RunFailed, UsageError
 from tokenize_kit.encode.parts import PART_BYTES, encode_parts, whole_alone
 from tokenize_kit.encode.vocabulary import Vocabulary, open_vocabulary
-from tokenize_kit.errors import TokenizerError, counted
-from tokenize_kit.files import seal, sha256, sync, to_json, write_atomic
 from tokenize_kit.judge.candidate import open_candidate
 from tokenize_kit.shards.loss_mask import mask_of
 from tokenize_kit.shards.progress import (
@@ -139,25 +141,18 @@ class Layout:
 
     def __post_init__(self) -> None:
         if self.shard_tokens < 1:
-            raise TokenizerError(f"shard_tokens {self.shard_tokens}: give 1 or more", exit_code=2)
+            raise UsageError(f"shard_tokens {self.shard_tokens}: give 1 or more")
         if not 0 <= self.val_fraction < 1:
-            raise TokenizerError(
-                f"val_fraction {self.val_fraction}: give 0 or more, and less than 1", exit_code=2
-            )
+            raise UsageError(f"val_fraction {self.val_fraction}: give 0 or more, and less than 1")
         if self.shuffle is not None and not 0 <= self.shuffle < 1 << 64:
-            raise TokenizerError(f"shuffle {self.shuffle}: give a seed from 0 on", exit_code=2)
+            raise UsageError(f"shuffle {self.shuffle}: give a seed from 0 on")
         if self.shuffle is not None and self.packing != "input":
-            raise TokenizerError(
-                f"packing {self.packing} is an order of its own: leave shuffle out", exit_code=2
-            )
+            raise UsageError(f"packing {self.packing} is an order of its own: leave shuffle out")
         if self.form not in FORMATS:
-            raise TokenizerError(
-                f"format {self.form!r}: give one of {', '.join(FORMATS)}", exit_code=2
-            )
+            raise UsageError(f"format {self.form!r}: give one of {', '.join(FORMATS)}")
         if self.loss_mask is not None and self.form != "llmcurate":
-            raise TokenizerError(
-                f"loss_mask: the format {self.form} has no place for one; encode without --format",
-                exit_code=2,
+            raise UsageError(
+                f"loss_mask: the format {self.form} has no place for one; encode without --format"
             )
 
 
@@ -209,7 +204,7 @@ def encode_shards(
     run was killed: the next one with the same ``out`` goes on (progress.py).
 
     Returns the manifest. ``bytes`` counts the UTF-8 bytes of the texts, ``tokens`` includes those
-    that begin and end documents. Raises ``TokenizerError`` for an unusable tokenizer, a missing
+    that begin and end documents. Raises ``LlmcurateError`` for an unusable tokenizer, a missing
     column, a null text, and where no document comes, or none to one side of the split; ``out`` is
     then as it was.
     """
@@ -217,7 +212,7 @@ def encode_shards(
     vocabulary = open_vocabulary(tokenizer, layout.pattern)
     dtype = token_dtype(layout.form, vocabulary.size)
     out.mkdir(parents=True, exist_ok=True)
-    identity = {"version": VERSION, "tokenizer": sha256(vocabulary.path), **asdict(layout)}
+    identity = {"version": VERSION, "tokenizer": file_digest(vocabulary.path), **asdict(layout)}
     identity |= by.digests()
     progress = Progress(out / ".shards.partial", identity, say, sizes.save_bytes)
     try:
@@ -303,9 +298,9 @@ def _refuse_forgery(
     forged = np.flatnonzero(forbidden[ids])
     if len(forged):
         row = int(np.searchsorted(np.cumsum(counts), forged[0], "right"))
-        raise TokenizerError(
+        raise RunFailed(
             f"document {texts.names['id'][row]}: this tokenizer turns ordinary text into a special "
-            "token; use one trained here, or one with a byte-level model",
+            "token; use one trained here, or one with a byte-level model"
         )
 
 
@@ -350,16 +345,16 @@ def _write(
             side.close()
     total = sum(side.documents for side in sides)
     if not total:
-        raise TokenizerError("no documents to encode: check the input and the filters before it")
+        raise RunFailed("no documents to encode: check the input and the filters before it")
     for side in sides:
         if not side.documents:
-            raise TokenizerError(
+            raise RunFailed(
                 f"val_fraction {layout.val_fraction:g} of {counted(total, 'document')} leaves"
                 " none for "
                 f"{side.name}: give another fraction, or more documents"
             )
     if masked and not any(side.loss_tokens for side in sides):
-        raise TokenizerError(f"column {layout.loss_mask!r} lets no token count: nothing to learn")
+        raise RunFailed(f"column {layout.loss_mask!r} lets no token count: nothing to learn")
     return sides
 
 
@@ -408,7 +403,7 @@ def _manifests(
         if side.folder != aside or side.name == "train":
             shutil.copyfile(vocabulary.path, side.folder / vocabulary.file)
             side.files.append(vocabulary.file)
-        files = {name: sha256(side.folder / name) for name in side.files}
+        files = {name: file_digest(side.folder / name) for name in side.files}
         manifests.append(
             {
                 "version": VERSION,
@@ -432,8 +427,8 @@ def _manifests(
             manifest["files"] |= manifests[1]["files"]
         else:
             manifests[1]["side"] = "val"
-            write_atomic(sides[1].folder / "manifest.json", to_json(seal(manifests[1])))
-            manifest["val"]["manifest_sha256"] = sha256(sides[1].folder / "manifest.json")
+            write_atomic(sides[1].folder / "manifest.json", encode_json(seal(manifests[1])))
+            manifest["val"]["manifest_sha256"] = file_digest(sides[1].folder / "manifest.json")
     if layout.sampling is not None:
         manifest["undrawn"] = progress.undrawn
     return seal(manifest)
@@ -468,7 +463,7 @@ def _commit(progress: Progress, out: Path, manifest: dict[str, Any]) -> None:
     for name in manifest["files"]:
         (aside / name).replace(out / name)
     sync(out)
-    write_atomic(out / "manifest.json", to_json(manifest))
+    write_atomic(out / "manifest.json", encode_json(manifest))
 
 
 def _clear(folder: Path) -> None:

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from llmcurate.base.errors import UsageError
 from train.attention.backends import BACKENDS
 from train.attention.context import SharedMask
 from train.attention.mask import Mask
-from train.errors import TrainError
 
 _PLAIN = frozenset({"causal"})
 _HALF = frozenset({torch.bfloat16, torch.float16})
@@ -72,32 +72,28 @@ TABLE: dict[str, tuple[Row, ...]] = {
 def choose(q: Any, mask: Mask, values: int | None = None) -> Row:
     """The row that ``auto`` takes for q, of which dtype, device, shape and ``requires_grad`` are
     looked at, for a mask, whose bias may learn, and for values of so many dimensions, or as many as
-    q's. Raises ``TrainError`` where none fits.
+    q's. Raises ``LlmcurateError`` where none fits.
     """
     for row in TABLE.get(q.device.type, ()):
         if row.fits(q, mask, values):
             return row
-    raise TrainError(f"no attention back end for {q.dtype} on {q.device.type}", exit_code=2)
+    raise UsageError(f"no attention back end for {q.dtype} on {q.device.type}")
 
 
 def check_name(backend: str) -> None:
-    """Raise ``TrainError`` where there is no such back end."""
+    """Raise ``LlmcurateError`` where there is no such back end."""
     if backend != "auto" and backend not in BACKENDS:
-        raise TrainError(
-            f"attention {backend!r}: choose auto or one of {', '.join(BACKENDS)}", exit_code=2
-        )
+        raise UsageError(f"attention {backend!r}: choose auto or one of {', '.join(BACKENDS)}")
 
 
 def resolve(backend: str, q: Any, mask: Mask, values: int | None = None) -> Row:
-    """What ``backend`` means for a case; raises ``TrainError`` where it cannot do it."""
+    """What ``backend`` means for a case; raises ``LlmcurateError`` where it cannot do it."""
     check_name(backend)
     if backend == "auto" or backend in EXCLUDED:
         return choose(q, mask, values)
     if refused := BACKENDS[backend].refusal(q, mask, values):
         other = choose(q, mask, values).backend
-        raise TrainError(
-            f"attention {backend} does not support {refused}; auto takes {other}", exit_code=2
-        )
+        raise UsageError(f"attention {backend} does not support {refused}; auto takes {other}")
     return Row(backend=backend, why="as asked")
 
 
@@ -115,7 +111,7 @@ def attend(
     heads, queries, v's last] in v's dtype.
     With a ``SharedMask`` all three are those of this process's tokens. ``added``: [batch, heads,
     queries, keys], what a layer adds to the scores, with any mask as with one of ``content``.
-    Raises ``TrainError`` where the back end is unknown or does not support the case.
+    Raises ``LlmcurateError`` where the back end is unknown or does not support the case.
     """
     if isinstance(mask, SharedMask):
         assert added is None

@@ -17,14 +17,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import RunFailed, UsageError
 from train.config import TrainConfig, locate, names, stages_of
 from train.data.mixing import Mixture, counts, shares_of
 from train.data.packing import key_of, scatter
-from train.data.part import Foreign, Ints
 from train.data.rows import Rows, Takes, split
 from train.data.shards import Shards, read_shards
+from train.data.token_file import Foreign, Ints
 from train.data.vocabulary import vocabulary
-from train.errors import TrainError, counted
 from train.stages import Source
 
 _ROUNDS = 6  # of the Feistel network
@@ -76,7 +77,7 @@ class Sampler:
         self.shares, self.skip = list(shares), list(skip or [0] * len(self.sources))
         for number in self.sources:
             if not rows.sources[number].count:
-                raise TrainError(f"{rows.sources[number].shards.folder}: no tokens to train on")
+                raise RunFailed(f"{rows.sources[number].shards.folder}: no tokens to train on")
         counted = [0, *itertools.accumulate(source.count for source in rows.sources)]
         self.bases = [counted[number] for number in self.sources]
 
@@ -130,7 +131,7 @@ class Feed:
     """The sources of a run, and which of their rows each step takes. ``roles``: of the special
     tokens that its objective needs; ``takes``: the positions that pieces take by it.
 
-    Raises ``TrainError`` where a source cannot be read, where two were encoded by different
+    Raises ``LlmcurateError`` where a source cannot be read, where two were encoded by different
     tokenizers, and where the requests cannot be met.
     """
 
@@ -146,7 +147,7 @@ class Feed:
         self.default = shards if uses_default else None
         self.stages = stages_of(config)
         if shards is not None and config.sources:
-            raise TrainError("give a folder of shards or sources, not both", exit_code=2)
+            raise UsageError("give a folder of shards or sources, not both")
         self.wanted = [_sources(shards, stage) for stage in self.stages]
         self._open(
             Foreign(
@@ -164,15 +165,14 @@ class Feed:
         for source in (source for stage in self.wanted for source in stage):
             label = self.labels.setdefault(source.shards, source.label)
             if list(self.labels.values()).count(label) > 1:
-                raise TrainError(f"two sources are called {label}: give them names", exit_code=2)
+                raise UsageError(f"two sources are called {label}: give them names")
         self.shards = {path: read_shards(Path(path), foreign=foreign) for path in self.labels}
         first, *others = self.shards.items()
         for path, opened in others:
             if opened.tokenizer_sha256 != first[1].tokenizer_sha256:
-                raise TrainError(
+                raise UsageError(
                     f"{path} and {first[0]} were encoded by different tokenizers: encode one of "
-                    "them again",
-                    exit_code=2,
+                    "them again"
                 )
         self.tokenizer = first[1].tokenizer
         size = max(opened.vocab_size for opened in self.shards.values())
@@ -228,10 +228,9 @@ class Feed:
         limit = self.config.max_epochs
         for path, label in self.labels.items():
             if limit is not None and self.epochs(path) > limit:
-                raise TrainError(
+                raise UsageError(
                     f"source {label}: {float(self.epochs(path)):.2f} epochs of it are over "
-                    f"max_epochs {limit:g}: lower its weight or the steps, or raise max_epochs",
-                    exit_code=2,
+                    f"max_epochs {limit:g}: lower its weight or the steps, or raise max_epochs"
                 )
 
     def _rows(self, path: str, context: int, packing: str) -> Rows:
@@ -343,9 +342,9 @@ def _sources(shards: Path | None, stage: TrainConfig) -> tuple[Source, ...]:
     """What a stage trains on: its sources, or the run's; raises where nothing says it."""
     sources = stage.sources or ((Source(shards=str(shards)),) if shards is not None else ())
     if not sources:
-        raise TrainError("give a folder of shards, or sources", exit_code=2)
+        raise UsageError("give a folder of shards, or sources")
     paths = [source.shards for source in sources]
     for path in paths:
         if paths.count(path) > 1:
-            raise TrainError(f"source {path} is given twice: add up its amounts", exit_code=2)
+            raise UsageError(f"source {path} is given twice: add up its amounts")
     return sources

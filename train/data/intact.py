@@ -15,8 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from llmcurate.base.errors import RunFailed
 from train.data.shards import Shards, damaged_shard
-from train.errors import TrainError
 
 _BLOCK = 1 << 20
 
@@ -37,8 +37,8 @@ class Comparison:
         self._work = self._pool.submit(self._compare, files, compared)
 
     def done(self) -> bool:
-        """Whether all files are what their manifest says; raises ``TrainError`` naming one that is
-        not, as soon as that is known.
+        """Whether all files are what their manifest says; raises ``LlmcurateError`` naming one that
+        is not, as soon as that is known.
         """
         return self._work.done() and self._work.result() is None
 
@@ -71,7 +71,7 @@ class Comparison:
                 line = {"path": str(path), "bytes": size, "mtime_ns": changed, "sha256": digest}
                 self._note(line)
         except OSError as error:
-            raise TrainError(f"{error.filename}: cannot be read ({error.strerror})") from error
+            raise RunFailed(f"{error.filename}: cannot be read ({error.strerror})") from error
         self._note({"complete": True})
 
     def _digest(self, path: Path) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 
 
 @njit(cache=True, nogil=True)

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from train.errors import TrainError, counted
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import UsageError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +97,7 @@ READERS: dict[str, Callable[[Mapping[str, Any], bool], dict[str, Any]]] = {
 
 
 def read_samples(path: Path, task: str, *, labelled: bool = True) -> list[Sample]:
-    """The lines of a file; raises ``TrainError`` naming the first that is none of ``task``.
+    """The lines of a file; raises ``LlmcurateError`` naming the first that is none of ``task``.
     ``labelled``: whether labels must be there.
     """
     samples = []
@@ -104,15 +105,15 @@ def read_samples(path: Path, task: str, *, labelled: bool = True) -> list[Sample
         try:
             samples.append(Sample(line=number, **READERS[task](values, labelled)))
         except ValueError as error:
-            raise TrainError(f"{path}:{number}: {error}", exit_code=2) from None
+            raise UsageError(f"{path}:{number}: {error}") from None
     if not samples:
-        raise TrainError(f"{path}: no lines", exit_code=2)
+        raise UsageError(f"{path}: no lines")
     return samples
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """The objects of a file in JSON lines, each with the number of its line from 1; empty lines
-    count as none. Raises ``TrainError``.
+    count as none. Raises ``LlmcurateError``.
     """
     try:
         with path.open("rb") as file:
@@ -122,20 +123,19 @@ def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 try:
                     values = json.loads(line)
                 except (ValueError, RecursionError):
-                    raise TrainError(f"{path}:{number}: not JSON", exit_code=2) from None
+                    raise UsageError(f"{path}:{number}: not JSON") from None
                 if not isinstance(values, dict):
-                    raise TrainError(f"{path}:{number}: not a JSON object", exit_code=2)
+                    raise UsageError(f"{path}:{number}: not a JSON object")
                 yield number, values
     except OSError as error:
-        raise TrainError(f"{path}: cannot be read ({error.strerror})", exit_code=2) from error
+        raise UsageError(f"{path}: cannot be read ({error.strerror})") from error
 
 
 def labels_of(samples: Sequence[Sample], where: Path) -> tuple[str, ...]:
-    """The labels that occur, sorted; raises ``TrainError`` for a single one."""
+    """The labels that occur, sorted; raises ``LlmcurateError`` for a single one."""
     names = sorted({label for sample in samples for label in sample.labels})
     if len(names) < 2:
-        raise TrainError(
-            f"{where}: {counted(len(names), 'label')}; two different ones at least are needed",
-            exit_code=2,
+        raise UsageError(
+            f"{where}: {counted(len(names), 'label')}; two different ones at least are needed"
         )
     return tuple(names)

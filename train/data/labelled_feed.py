@@ -16,17 +16,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from llmcurate.base.disk.files import file_digest
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import UsageError
 from train.config import TrainConfig
 from train.data.feed import Feed
 from train.data.labelled import Sample, labels_of, read_samples
 from train.data.packing import key_of
-from train.data.part import Foreign, Ints, Part
 from train.data.rows import Piece, Rows, sides
 from train.data.shards import Shards
+from train.data.token_file import Foreign, Ints, Part
 from train.data.vocabulary import Vocabulary
 from train.data.windows import Encoder, Window
-from train.errors import TrainError, counted
-from train.files import sha256
 from train.model.task_settings import SPAN
 from train.objective_settings import Task
 
@@ -81,7 +82,7 @@ class Labelled:
             self._check_labels()
         encoder = Encoder(tokenizer, context, read_last=task.reads == "last")
         self.windows = encoder.windows(task.kind, self.samples, self.names)
-        content = f"{sha256(path)} {sha256(tokenizer)} {context} {task}"
+        content = f"{file_digest(path)} {file_digest(tokenizer)} {context} {task}"
         length = np.array([len(window.tokens) for window in self.windows], np.int64)
         ids = [f"{path.name}:{self.samples[window.sample].line}" for window in self.windows]
         part = Part(
@@ -104,7 +105,7 @@ class Labelled:
             end=encoder.end,
             form="labelled",
             tokenizer=tokenizer,
-            tokenizer_sha256=sha256(tokenizer),
+            tokenizer_sha256=file_digest(tokenizer),
             parts=(part,),
             notes=(self._note(encoder),),
         )
@@ -113,9 +114,7 @@ class Labelled:
         known = set(self.names)
         for sample in self.samples:
             if other := [label for label in sample.labels if label not in known]:
-                raise TrainError(
-                    f"{self.path}:{sample.line}: the model has no label {other[0]!r}", exit_code=2
-                )
+                raise UsageError(f"{self.path}:{sample.line}: the model has no label {other[0]!r}")
 
     def _note(self, encoder: Encoder) -> str:
         more = len(self.windows) - len(self.samples)
@@ -126,13 +125,12 @@ class Labelled:
 
 
 def split(samples: Sequence[Sample], *, held_out: float, seed: int) -> npt.NDArray[np.bool_]:
-    """[samples]: which are held out. Raises ``TrainError`` where all texts are the same."""
+    """[samples]: which are held out. Raises ``LlmcurateError`` where all texts are the same."""
     draws = np.array([key_of("split", seed, sample.key) for sample in samples], np.uint64)
     if draws.min() == draws.max():
-        raise TrainError(
+        raise UsageError(
             f"{counted(len(samples), 'sample')}, 1 different text; training and held-out text need"
-            " two different ones at least",
-            exit_code=2,
+            " two different ones at least"
         )
     return sides(draws, held_out)
 
@@ -160,18 +158,13 @@ class LabelledFeed(Feed):
         }
         for name, there in refused.items():
             if there:
-                raise TrainError(
-                    f"{name} with objective {task.kind}: leave one of them out", exit_code=2
-                )
+                raise UsageError(f"{name} with objective {task.kind}: leave one of them out")
         if path is None or not path.is_file():
-            raise TrainError(
-                f"{path}: objective {task.kind} takes a file in JSON lines", exit_code=2
-            )
+            raise UsageError(f"{path}: objective {task.kind} takes a file in JSON lines")
         own = tokenizer if config.tokenizer is None else Path(config.tokenizer)
         if own is None:
-            raise TrainError(
-                "give the folder of a trained model, or set tokenizer, a tokenizer.json",
-                exit_code=2,
+            raise UsageError(
+                "give the folder of a trained model, or set tokenizer, a tokenizer.json"
             )
         own = own / "tokenizer.json" if own.is_dir() else own
         self.data = Labelled(path, task, own, config.context, names=names)

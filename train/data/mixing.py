@@ -13,9 +13,10 @@ import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import RunFailed, UsageError
 from train.data.rows import Piece, Rows
 from train.data.shards import Shards
-from train.errors import TrainError, counted
 from train.stages import Source
 
 
@@ -40,11 +41,11 @@ def shares_of(
     """The sources' shares of a run of ``steps`` steps of ``batch`` rows, as whole numbers.
 
     By weights they do not depend on ``steps``. By tokens or epochs they are the numbers of rows
-    asked for. Raises ``TrainError`` where the requests cannot be met, or not together.
+    asked for. Raises ``LlmcurateError`` where the requests cannot be met, or not together.
     """
     for source, part in zip(sources, rows, strict=True):
         if not part.count:
-            raise TrainError(f"source {source.label}: no tokens to train on")
+            raise RunFailed(f"source {source.label}: no tokens to train on")
     if all(s.weight is None and s.tokens is None and s.epochs is None for s in sources):
         return [part.count for part in rows]
     if all(source.weight is not None for source in sources):
@@ -58,19 +59,17 @@ def shares_of(
         elif source.epochs is not None:
             amounts.append(max(1, round(Fraction(str(source.epochs)) * part.count)))
         else:
-            raise TrainError(
+            raise UsageError(
                 f"source {source.label}: give every source a weight, or every one tokens or "
-                "epochs, or none of them anything",
-                exit_code=2,
+                "epochs, or none of them anything"
             )
     needed = -(-sum(amounts) // batch)
     if needed != steps:
         asked = ", ".join(f"{s.label} {n}" for s, n in zip(sources, amounts, strict=True))
-        raise TrainError(
+        raise UsageError(
             f"the sources ask for {counted(sum(amounts), 'row')} ({asked}),"
             f" {counted(steps, 'step')} of {counted(batch, 'row')} "
-            f"take {steps * batch}: set steps to {needed}, or give weights",
-            exit_code=2,
+            f"take {steps * batch}: set steps to {needed}, or give weights"
         )
     return amounts
 

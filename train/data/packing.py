@@ -20,8 +20,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from train.data.part import Ints
-from train.errors import TrainError
+from llmcurate.base.errors import UsageError
+from train.data.token_file import Ints
 
 _U64 = npt.NDArray[np.uint64]
 # (index among the documents, first token, tokens)
@@ -163,19 +163,16 @@ PACKINGS: dict[str, type[Concat] | type[Padding] | type[BestFit]] = {
 
 def packing_for(asked: str, cuts: bool) -> str:
     """The packing that is meant: of ``auto`` concat, or best-fit where documents may be cut in no
-    other place than the end of a row (``cuts`` is false). Raises ``TrainError``.
+    other place than the end of a row (``cuts`` is false). Raises ``LlmcurateError``.
     """
     if asked == "auto":
         return "concat" if cuts else "best-fit"
     if asked not in PACKINGS:
-        raise TrainError(
-            f"packing {asked!r}: choose one of auto, {', '.join(PACKINGS)}", exit_code=2
-        )
+        raise UsageError(f"packing {asked!r}: choose one of auto, {', '.join(PACKINGS)}")
     if asked == "concat" and not cuts:
-        raise TrainError(
+        raise UsageError(
             "packing concat cuts documents anywhere, and this objective takes them in pieces:"
-            " choose best-fit or padding",
-            exit_code=2,
+            " choose best-fit or padding"
         )
     return asked
 

@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as csv
 
-from train.data.part import Foreign, Part, from_ends, map_tokens, scan
-from train.errors import TrainError, counted
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import RunFailed
+from train.data.token_file import Foreign, Part, from_ends, map_tokens, scan
 
 
 def own_files(names: set[str]) -> list[str]:
@@ -29,7 +30,7 @@ def read_own(path: Path, dtype: np.dtype[Any], *, masked: bool) -> Part:
     index = path.with_suffix(".idx")
     tokens = map_tokens(path, dtype)
     if index.stat().st_size % 8:
-        raise TrainError(f"{index}: cut short")
+        raise RunFailed(f"{index}: cut short")
     start, length = from_ends(np.fromfile(index, dtype="<u8"), len(tokens), index)
     mask = None
     if masked:
@@ -41,7 +42,7 @@ def read_own(path: Path, dtype: np.dtype[Any], *, masked: bool) -> Part:
 def map_mask(path: Path, tokens: int) -> np.ndarray:
     """A byte a token, 1 where it counts in training."""
     if not path.is_file() or path.stat().st_size != tokens:
-        raise TrainError(f"{path}: not a byte a token")
+        raise RunFailed(f"{path}: not a byte a token")
     return np.memmap(path, dtype=np.uint8, mode="r") if tokens else np.zeros(0, dtype=np.uint8)
 
 
@@ -57,13 +58,13 @@ def read_datatrove(path: Path) -> Part:
     """
     index = path.with_name(path.name + ".index")
     if not index.is_file() or index.stat().st_size % 8:
-        raise TrainError(f"{index}: missing or cut short")
+        raise RunFailed(f"{index}: missing or cut short")
     ends = np.fromfile(index, dtype="<u8")
     size, count = path.stat().st_size, int(ends[-1]) if len(ends) else 0
     # The file names no type: it is what makes the last end the end of the file.
     width = next((width for width in (2, 4) if width * count == size), None)
     if width is None:
-        raise TrainError(
+        raise RunFailed(
             f"{path}: {size} bytes are not the {counted(count, 'token')} of {index.name}"
         )
     tokens = map_tokens(path, np.dtype(f"<u{width}"))
@@ -100,32 +101,32 @@ def read_megatron(path: Path) -> Part:
     index = path.with_suffix(".idx")
     raw = index.read_bytes()
     if len(raw) < _MEGATRON_HEADER or not raw.startswith(_MEGATRON_MAGIC):
-        raise TrainError(f"{index}: no index of Megatron's, or cut short")
+        raise RunFailed(f"{index}: no index of Megatron's, or cut short")
     version, kind, sequences, bounds = struct.unpack_from("<QBQQ", raw, len(_MEGATRON_MAGIC))
     if version != 1 or kind not in _MEGATRON_TYPES:
-        raise TrainError(f"{index}: version {version} and type {kind} of tokens are not read here")
+        raise RunFailed(f"{index}: version {version} and type {kind} of tokens are not read here")
     if len(raw) != _MEGATRON_HEADER + 12 * sequences + 8 * bounds:
-        raise TrainError(f"{index}: says {sequences} sequences, {bounds} bounds; its size differs")
+        raise RunFailed(f"{index}: says {sequences} sequences, {bounds} bounds; its size differs")
     sizes = np.frombuffer(raw, "<i4", sequences, _MEGATRON_HEADER).astype(np.int64)
     offsets = np.frombuffer(raw, "<i8", sequences, _MEGATRON_HEADER + 4 * sequences)
     edges = np.frombuffer(raw, "<i8", bounds, _MEGATRON_HEADER + 12 * sequences)
     dtype = np.dtype(_MEGATRON_TYPES[kind])
     tokens = map_tokens(path, dtype)
     if (sizes < 0).any() or (offsets < 0).any() or (offsets % dtype.itemsize).any():
-        raise TrainError(f"{index}: the byte offset of a sequence is impossible")
+        raise RunFailed(f"{index}: the byte offset of a sequence is impossible")
     first = offsets // dtype.itemsize
     if (first > len(tokens)).any() or (first + sizes > len(tokens)).any():
-        raise TrainError(
+        raise RunFailed(
             f"{index}: a sequence lies behind the {counted(len(tokens), 'token')} of {path.name}"
         )
     if not len(edges):
         edges = np.arange(sequences + 1)
     if edges[0] != 0 or edges[-1] != sequences or (np.diff(edges) < 0).any():
-        raise TrainError(f"{index}: the documents are not ranges of its {sequences} sequences")
+        raise RunFailed(f"{index}: the documents are not ranges of its {sequences} sequences")
     inside = np.ones(sequences, dtype=bool)
     inside[edges[:-1][edges[:-1] < sequences]] = False
     if (inside[1:] & (first[1:] != first[:-1] + sizes[:-1])).any():
-        raise TrainError(f"{index}: sequences of one document do not follow each other")
+        raise RunFailed(f"{index}: sequences of one document do not follow each other")
     total = np.concatenate([[0], np.cumsum(sizes)])
     begins = np.append(first, 0)[edges[:-1]]
     length = total[edges[1:]] - total[edges[:-1]]
@@ -145,7 +146,7 @@ def read_olmo(path: Path, foreign: Foreign) -> Part:
     """
     with path.open("rb") as file:
         if file.read(6) == b"\x93NUMPY":
-            raise TrainError(f"{path}: a NumPy file with a header; OLMo's are tokens alone")
+            raise RunFailed(f"{path}: a NumPy file with a header; OLMo's are tokens alone")
     tokens = map_tokens(path, foreign.raw)
     bounds = path.with_suffix(".csv.gz")
     if not bounds.is_file():
@@ -159,7 +160,7 @@ def read_olmo(path: Path, foreign: Foreign) -> Part:
         or (end > len(tokens)).any()
         or (start[1:] < end[:-1]).any()
     ):
-        raise TrainError(
+        raise RunFailed(
             f"{bounds}: its documents overlap or lie behind {counted(len(tokens), 'token')}"
         )
     remainder = len(tokens) - int((end - start).sum())
@@ -187,15 +188,15 @@ def _olmo_bounds(path: Path, tokens: int) -> pa.Table:
     try:
         with csv.open_csv(path, names, convert_options=options) as stream:
             if not {"f0", "f1"} <= set(stream.schema.names):
-                raise TrainError(f"{path}: expected lines of start,end,id")
+                raise RunFailed(f"{path}: expected lines of start,end,id")
             kept = [name for name in ("f0", "f1", "f2") if name in stream.schema.names]
             for batch in stream:
                 rows += batch.num_rows
                 if rows > tokens + 1:
-                    raise TrainError(f"{path}: more documents than tokens")
+                    raise RunFailed(f"{path}: more documents than tokens")
                 batches.append(batch.select(kept))
     except (pa.ArrowException, OSError, EOFError) as error:
-        raise TrainError(f"{path}: cannot be read ({str(error).splitlines()[0]})") from error
+        raise RunFailed(f"{path}: cannot be read ({str(error).splitlines()[0]})") from error
     return pa.Table.from_batches(batches)
 
 
@@ -226,7 +227,7 @@ def read_nanogpt(path: Path, foreign: Foreign) -> Part:
         dtype, count = header
         tokens = map_tokens(path, dtype, _LLMC_HEADER)
         if len(tokens) != count:
-            raise TrainError(
+            raise RunFailed(
                 f"{path}: its header says {counted(count, 'token')}, it holds {len(tokens)}"
             )
     start, length, note = scan(tokens, foreign, path.name)
@@ -245,7 +246,7 @@ def _llmc_header(path: Path) -> tuple[np.dtype[Any], int] | None:
     if dtype is None or version not in range(1, 100) or head[12:].any():
         return None
     if len(head) < _LLMC_HEADER:
-        raise TrainError(f"{path}: cut short within its header of {_LLMC_HEADER} bytes")
+        raise RunFailed(f"{path}: cut short within its header of {_LLMC_HEADER} bytes")
     return dtype, count
 
 

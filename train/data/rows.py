@@ -21,10 +21,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import RunFailed, UsageError
 from train.data.packing import Packed, Spans, figures, key_of, pack, packing_for
-from train.data.part import Ints
 from train.data.shards import Shards
-from train.errors import TrainError, counted
+from train.data.token_file import Ints
 
 _PREFIX = 512  # tokens of a document that decide its side of the split
 
@@ -54,7 +55,7 @@ def split(
     ``unique_tokens`` takes as few as have so many tokens; fewer tokens take some of the same.
 
     A document's side depends on the seed, its length and its first 512 tokens alone, so exact
-    copies are never on both sides. At least one document is on each side. Raises ``TrainError``
+    copies are never on both sides. At least one document is on each side. Raises ``LlmcurateError``
     where all documents are the same one, or have fewer tokens than are to be taken.
     """
     from train.data.kernels import beginnings
@@ -68,7 +69,7 @@ def split(
             np.asarray(tokens), shards.start[part], shards.length[part], _PREFIX, np.uint64(key)
         )
     if not len(draws) or draws.min() == draws.max():
-        raise TrainError(
+        raise RunFailed(
             f"{shards.folder}: {counted(shards.documents, 'document')}, {min(1, len(draws))}"
             " different; "
             "training and held-out text need two different ones at least"
@@ -79,10 +80,9 @@ def split(
         drawn = training[np.argsort(draws[training], kind="stable")]
         ends = np.cumsum(shards.length[drawn])
         if ends[-1] < unique_tokens:
-            raise TrainError(
+            raise UsageError(
                 f"{shards.folder}: unique_tokens is {unique_tokens}, it has"
-                f" {counted(int(ends[-1]), 'token')} to train on: give fewer",
-                exit_code=2,
+                f" {counted(int(ends[-1]), 'token')} to train on: give fewer"
             )
         training = np.sort(drawn[: np.searchsorted(ends, unique_tokens) + 1])
     return training, np.flatnonzero(chosen)
@@ -98,15 +98,14 @@ def sides(draws: npt.NDArray[np.uint64], held_out: float) -> npt.NDArray[np.bool
 
 
 def longest(takes: Takes, context: int) -> int:
-    """The most tokens of a piece that fits into a row. Raises ``TrainError`` where none does."""
+    """The most tokens of a piece that fits into a row. Raises ``LlmcurateError`` where none
+    does."""
     lengths = np.arange(context + 1)
     while takes(lengths[-1:], context)[0] <= context:
         lengths = np.arange(2 * len(lengths))
     fits = int(np.count_nonzero(takes(lengths, context) <= context))
     if fits < 2:  # a piece without tokens, and one with a token
-        raise TrainError(
-            f"context is {context}: the objective needs rows that are longer", exit_code=2
-        )
+        raise UsageError(f"context is {context}: the objective needs rows that are longer")
     return fits - 1
 
 
@@ -192,7 +191,7 @@ class Rows:
         return 0
 
     def pieces(self, row: int) -> list[Piece]:
-        """What stands in a row, in order; raises ``TrainError`` for a token outside the
+        """What stands in a row, in order; raises ``LlmcurateError`` for a token outside the
         vocabulary."""
         pieces = []
         for index, first, taken in self._spans(row):
@@ -211,11 +210,11 @@ class Rows:
 
 
 def tokens_of(shards: Shards, document: int, part: slice) -> Ints:
-    """Tokens of a document; raises ``TrainError`` for one outside the vocabulary."""
+    """Tokens of a document; raises ``LlmcurateError`` for one outside the vocabulary."""
     tokens = shards.document(document)[part].astype(np.int64)
     if int(tokens.min()) < 0 or int(tokens.max()) >= shards.vocab_size:
         largest = int(shards.document(document).max())
-        raise TrainError(
+        raise RunFailed(
             f"{shards.folder}: document {shards.ids([document])[0]} has token {largest}, "
             f"outside the vocabulary of {shards.vocab_size}"
         )

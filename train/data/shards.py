@@ -24,10 +24,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from train.data.part import Foreign, Ints, Part
+from llmcurate.base.disk.atomic import unseal
+from llmcurate.base.disk.files import file_digest
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
 from train.data.readers import FOREIGN_FILES, is_validation, own_files, read_foreign, read_own
-from train.errors import TrainError, counted
-from train.files import sha256, unseal
+from train.data.token_file import Foreign, Ints, Part
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -114,14 +116,14 @@ class Shards:
 
 
 def read_column(table: Path, name: str) -> pa.ChunkedArray:
-    """A column of a documents table; raises ``TrainError`` naming the file."""
+    """A column of a documents table; raises ``LlmcurateError`` naming the file."""
     try:
         column = pq.read_table(table, columns=[name])[name]
         column.validate(full=True)  # what is no UTF-8 would be an error where it is read
         return column
     except (pa.ArrowException, OSError, KeyError) as error:
         cause = str(error).splitlines()[0]
-        raise TrainError(f"{table}: cannot be read ({cause}); encode again") from error
+        raise RunFailed(f"{table}: cannot be read ({cause}); encode again") from error
 
 
 def end_of_text(special_ids: dict[str, int]) -> int | None:
@@ -133,8 +135,8 @@ def read_shards(folder: Path, *, verify: bool = False, foreign: Foreign | None =
     """Open the shards in ``folder``, or one file of them; ``verify`` also checks the SHA-256 of
     every file that a manifest names.
 
-    ``foreign`` says what files without a manifest do not. Raises ``TrainError``, naming the file,
-    where nothing is known of the layout or the files do not fit each other.
+    ``foreign`` says what files without a manifest do not. Raises ``LlmcurateError``, naming the
+    file, where nothing is known of the layout or the files do not fit each other.
     """
     return open_shards(folder, verify=verify, foreign=foreign or Foreign())
 
@@ -146,7 +148,7 @@ def load_tokenizer(path: Path) -> Tokenizer:
     try:
         tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises bare Exception
-        raise TrainError(f"{path}: cannot be read ({error})") from error
+        raise RunFailed(f"{path}: cannot be read ({error})") from error
     tokenizer.encode_special_tokens = True
     return tokenizer
 
@@ -172,40 +174,40 @@ def _with_manifest(folder: Path, verify: bool) -> Shards:
         raw = path.read_bytes()
         manifest = json.loads(raw)
     except (OSError, ValueError, RecursionError) as error:
-        raise TrainError(f"{path}: damaged, or no manifest ({error}); encode again") from error
+        raise RunFailed(f"{path}: damaged, or no manifest ({error}); encode again") from error
     if not isinstance(manifest, dict) or manifest.get("version") != 1:
-        raise TrainError(f"{path}: not a version 1 manifest of token shards; encode again")
+        raise RunFailed(f"{path}: not a version 1 manifest of token shards; encode again")
     if "checksum" in manifest:  # those of older versions have none
         try:
             unseal(manifest)
         except ValueError as error:
-            raise TrainError(f"{path}: damaged ({error}); encode again") from None
+            raise RunFailed(f"{path}: damaged ({error}); encode again") from None
     form = manifest.get("format", "llmcurate")
     if form not in ("llmcurate", "megatron", "nanogpt", "olmo"):
-        raise TrainError(f"{path}: the format {form!r} is not read here; encode again")
+        raise RunFailed(f"{path}: the format {form!r} is not read here; encode again")
     tokenizer = manifest.get("tokenizer", "tokenizer.json")
     if tokenizer != "tokenizer.json":
-        raise TrainError(f"{folder}: encoded with {tokenizer}; training takes a tokenizer.json")
+        raise RunFailed(f"{folder}: encoded with {tokenizer}; training takes a tokenizer.json")
     if not (folder / tokenizer).is_file():
-        raise TrainError(f"{folder / tokenizer}: missing; encode again")
+        raise RunFailed(f"{folder / tokenizer}: missing; encode again")
     dtype = manifest.get("dtype")
     if dtype not in ("uint16", "uint32") and (form, dtype) != ("megatron", "int32"):
-        raise TrainError(f"{path}: dtype {dtype!r}, expected uint16 or uint32; encode again")
+        raise RunFailed(f"{path}: dtype {dtype!r}, expected uint16 or uint32; encode again")
     vocab_size = _field(manifest, "vocab_size", int, path)
     special = _field(manifest, "special_ids", dict, path)
     if not all(isinstance(value, int) for value in special.values()):
-        raise TrainError(f"{path}: special_ids must be whole numbers; encode again")
+        raise RunFailed(f"{path}: special_ids must be whole numbers; encode again")
     _bound(vocab_size, folder / tokenizer, path)
     for name, value in special.items():
         if not 0 <= value < vocab_size:
-            raise TrainError(f"{path}: special_ids: {name} {value} of {vocab_size}; encode again")
+            raise RunFailed(f"{path}: special_ids: {name} {value} of {vocab_size}; encode again")
     files = _field(manifest, "files", dict, path)
     for name, digest in files.items():
         # No name from a manifest may leave the folder.
         if name != Path(name).name or not (folder / name).is_file():
-            raise TrainError(f"{folder / name}: missing; encode again")
+            raise RunFailed(f"{folder / name}: missing; encode again")
         # The tokenizer is used at once, and small; the rest is compared beside training.
-        if (verify or name == tokenizer) and sha256(folder / name) != digest:
+        if (verify or name == tokenizer) and file_digest(folder / name) != digest:
             raise damaged_shard(folder / name)
     masked = "loss_mask" in manifest
     if form in ("nanogpt", "olmo"):
@@ -217,15 +219,15 @@ def _with_manifest(folder: Path, verify: bool) -> Shards:
         table = _table(folder, name)
         for needed in [table, *_beside(folder / name, form, masked)]:
             if needed.name not in files:
-                raise TrainError(f"{needed}: missing; encode again")
+                raise RunFailed(f"{needed}: missing; encode again")
         try:
             parts.append(_described(folder / name, form, np.dtype(dtype), masked, table))
-        except TrainError as error:
+        except LlmcurateError as error:
             again = str(error).removesuffix("; encode again")
-            raise TrainError(f"{again}; encode again") from error
+            raise RunFailed(f"{again}; encode again") from error
     documents, tokens = sum(len(p.length) for p in parts), sum(int(p.length.sum()) for p in parts)
     if documents != manifest.get("documents") or tokens != manifest.get("tokens"):
-        raise TrainError(
+        raise RunFailed(
             f"{path}: says {manifest.get('documents')} documents and {manifest.get('tokens')} "
             f"tokens, the files hold {documents} and {tokens}; encode again"
         )
@@ -246,14 +248,14 @@ def _bound(vocab_size: int, tokenizer: Path, path: Path) -> None:
     """Each token takes a byte of the tokenizer's file at least, but ids may have gaps."""
     most = max(tokenizer.stat().st_size, 1 << 20)
     if not 0 < vocab_size <= most:
-        raise TrainError(
+        raise RunFailed(
             f"{path}: vocab_size {vocab_size}, more than {most} ids of {tokenizer.name}"
         )
 
 
-def damaged_shard(path: Path) -> TrainError:
+def damaged_shard(path: Path) -> LlmcurateError:
     """For a file that is not what the manifest beside it says."""
-    return TrainError(f"{path}: damaged (not what the manifest says); encode again")
+    return RunFailed(f"{path}: damaged (not what the manifest says); encode again")
 
 
 def _beside(path: Path, form: str, masked: bool) -> list[Path]:
@@ -280,10 +282,10 @@ def _described(path: Path, form: str, dtype: np.dtype[Any], masked: bool, table:
     if form in ("nanogpt", "olmo"):
         length = read_column(table, "tokens").to_numpy().astype(np.int64)
         if (length < 0).any() or int(length.sum()) != len(part.tokens):
-            raise TrainError(f"{table}: its documents do not fit {path.name}; encode again")
+            raise RunFailed(f"{table}: its documents do not fit {path.name}; encode again")
         part = replace(part, start=np.cumsum(length) - length, length=length, notes=())
     if len(size) != len(part.length):
-        raise TrainError(
+        raise RunFailed(
             f"{table}: {counted(len(size), 'row')} for {counted(len(part.length), 'document')};"
             " encode again"
         )
@@ -304,10 +306,9 @@ def _without_manifest(folder: Path, names: set[str], foreign: Foreign, named: Pa
     # An index of ours beside it: an encoding that was not finished, whose bounds must not be lost.
     unfinished = form == "nanogpt" and any(Path(n).stem + ".idx" in beside for n in paths)
     if not paths or unfinished:
-        raise TrainError(
+        raise UsageError(
             f"{named}: no manifest.json, so no finished token shards, and no files of another "
-            "layout (.bin, .npy, .ds); encode them first",
-            exit_code=2,
+            "layout (.bin, .npy, .ds); encode them first"
         )
     foreign, special, tokenizer = _resolved(foreign, named)
     parts = [read_foreign(form, folder / name, foreign) for name in paths]
@@ -356,19 +357,17 @@ def _resolved(foreign: Foreign, named: Path) -> tuple[Foreign, dict[str, int], P
             else end_of_text(special),
         )
     if foreign.vocab_size is None:
-        raise TrainError(
+        raise UsageError(
             f"{named}: nothing here says how large the vocabulary is; give vocab_size and "
-            "end_of_text, or tokenizer (a tokenizer.json)",
-            exit_code=2,
+            "end_of_text, or tokenizer (a tokenizer.json)"
         )
     if foreign.vocab_size < 1 or not -1 < (foreign.end_of_text or 0) < foreign.vocab_size:
-        raise TrainError(
+        raise UsageError(
             f"vocab_size {foreign.vocab_size}, end_of_text {foreign.end_of_text}: the id lies "
-            "within the vocabulary",
-            exit_code=2,
+            "within the vocabulary"
         )
     if foreign.dtype is not None and foreign.dtype not in _TYPES:
-        raise TrainError(f"dtype {foreign.dtype!r}: one of {', '.join(_TYPES)}", exit_code=2)
+        raise UsageError(f"dtype {foreign.dtype!r}: one of {', '.join(_TYPES)}")
     return foreign, special, path
 
 
@@ -400,7 +399,7 @@ def _joined(
         bytes=None if any(part.bytes is None for part in parts) else joined("bytes"),
         masks=masks,
         tokenizer=tokenizer,
-        tokenizer_sha256=None if tokenizer is None else sha256(tokenizer),
+        tokenizer_sha256=None if tokenizer is None else file_digest(tokenizer),
         parts=tuple(parts),
         notes=(*(notes or ()), *(note for part in parts for note in part.notes)),
         **facts,
@@ -423,5 +422,5 @@ def _sample(path: Path, digest: Any) -> None:
 def _field(manifest: dict[str, Any], name: str, kind: type, where: Path) -> Any:
     value = manifest.get(name)
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise TrainError(f"{where}: {name} is missing or not {kind.__name__}; encode again")
+        raise RunFailed(f"{where}: {name} is missing or not {kind.__name__}; encode again")
     return value

@@ -111,8 +111,8 @@ def vocabulary(
     end: int | None = None,
 ) -> Vocabulary:
     """The vocabulary of shards with ``size`` ids and these special ones, of which ``end`` ends
-    documents, and with the special tokens of ``roles``. Raises ``TrainError`` where the tokenizer
-    cannot be read.
+    documents, and with the special tokens of ``roles``. Raises ``LlmcurateError`` where the
+    tokenizer cannot be read.
     """
     ids = dict(special_ids)
     behind = size

@@ -18,11 +18,11 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from llmcurate.base.errors import UsageError
 from train.data.labelled import Sample
-from train.data.part import Ints
 from train.data.shards import end_of_text, load_tokenizer
+from train.data.token_file import Ints
 from train.data.vocabulary import names_of
-from train.errors import TrainError
 
 Characters = list[tuple[int, int]]  # first and end of each token
 
@@ -63,9 +63,8 @@ class Encoder:
             for role in ("cls", "sep")
         )
         if begin is None and end is None:
-            raise TrainError(
-                f"{tokenizer}: no token that begins or ends texts, as [CLS] or <|endoftext|>",
-                exit_code=2,
+            raise UsageError(
+                f"{tokenizer}: no token that begins or ends texts, as [CLS] or <|endoftext|>"
             )
         self.end = end
         self.begin = end if begin is None else begin
@@ -97,7 +96,7 @@ class Encoder:
         """Tokens of texts that fit in a row."""
         room = self.context - texts - len(self.closing)
         if room < 2:
-            raise TrainError(f"context is {self.context}: too short, raise it", exit_code=2)
+            raise UsageError(f"context is {self.context}: too short, raise it")
         return room
 
     def _classify(self, number: int, sample: Sample, names: dict[str, int]) -> Iterator[Window]:

@@ -10,8 +10,9 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import RunFailed, UsageError
 from train.data.vocabulary import names_of
-from train.errors import TrainError, counted
 from train.generate.sampling import Chooser, Sampling
 from train.model.decoder import Decoder
 
@@ -33,26 +34,25 @@ class Filling:
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
-            raise TrainError(f"fill {self.method!r}: choose {' or '.join(METHODS)}", exit_code=2)
+            raise UsageError(f"fill {self.method!r}: choose {' or '.join(METHODS)}")
         if self.rounds < 1:
-            raise TrainError(f"rounds is {self.rounds}: give 1 or more", exit_code=2)
+            raise UsageError(f"rounds is {self.rounds}: give 1 or more")
 
 
 def mask_of(tokenizer: Tokenizer) -> tuple[int, str]:
-    """The id and the spelling of its mask. Raises ``TrainError`` where it has none."""
+    """The id and the spelling of its mask. Raises ``LlmcurateError`` where it has none."""
     ids = tokenizer.get_vocab(with_added_tokens=True)
     for name in names_of("mask"):
         if name in ids:
             return ids[name], name
-    raise TrainError(
-        f"the model's tokenizer has no mask ({', '.join(names_of('mask'))}): it fills none",
-        exit_code=2,
+    raise UsageError(
+        f"the model's tokenizer has no mask ({', '.join(names_of('mask'))}): it fills none"
     )
 
 
 def with_masks(tokenizer: Tokenizer, prompt: str) -> tuple[list[int], str]:
     """The ids of a prompt, in which the mask's spelling is the mask, in place of a word and of the
-    space before it; and the prompt up to the first one. Raises ``TrainError``.
+    space before it; and the prompt up to the first one. Raises ``LlmcurateError``.
     """
     mask, spelled = mask_of(tokenizer)
     *before, last = prompt.split(spelled)
@@ -77,7 +77,7 @@ def filled(
 ) -> list[tuple[str, str, int]]:
     """Of each prompt what stands before its first mask, the text from there on, and how many masks
     there were: those spelled out, or ``masks`` behind a prompt without any. ``start``: what a text
-    begins with; ``batch`` of them are filled at a time. Raises ``TrainError``.
+    begins with; ``batch`` of them are filled at a time. Raises ``LlmcurateError``.
     """
     mask, _ = mask_of(tokenizer)
     texts, before, whole = [], [], []
@@ -107,14 +107,13 @@ def fill(
     numbers: Sequence[int],
 ) -> list[list[int]]:
     """The texts with tokens for their masks; the n-th draws from the stream of its number. Raises
-    ``TrainError`` where one is longer than the model's context.
+    ``LlmcurateError`` where one is longer than the model's context.
     """
     width = max(map(len, texts))
     if width > model.config.context:
-        raise TrainError(
+        raise UsageError(
             f"a text of {counted(width, 'token')}, masks included: the model's context is"
-            f" {model.config.context}: give less",
-            exit_code=2,
+            f" {model.config.context}: give less"
         )
     ids = torch.zeros(len(texts), width, dtype=torch.long)
     documents = torch.full_like(ids, -1)
@@ -127,7 +126,7 @@ def fill(
         features = model.features(shown.to(device), documents=documents.to(device))
         logits = model.logits(features[places.to(device)]).float().cpu()
         if not logits.isfinite().all():
-            raise TrainError("the model's logits are not numbers: its weights are broken")
+            raise RunFailed("the model's logits are not numbers: its weights are broken")
         logits[:, mask] = NEVER
         return logits
 

@@ -11,10 +11,11 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import RunFailed, UsageError
 from train.data.shards import end_of_text, load_tokenizer
 from train.data.vocabulary import names_of
 from train.device import pick_device
-from train.errors import TrainError, counted
 from train.generate.filling import Filling, filled
 from train.generate.sampling import Chooser, Sampling
 from train.measure.accounting import parameters
@@ -63,7 +64,7 @@ class Texts:
             raise ValueError("every prompt needs a token, and so does every source")
         if not model.config.writes:
             kind = model.config.described
-            raise TrainError(f"{kind} writes no text: give a model of text", exit_code=2)
+            raise UsageError(f"{kind} writes no text: give a model of text")
         self.model, self.known = model, [list(prompt) for prompt in prompts]
         self._agree = agree or (lambda logits: logits)
         self._context = model.config.context
@@ -146,21 +147,19 @@ def load(model_dir: Path, *, device: str = "cpu") -> tuple[Decoder, Tokenizer]:
     place = pick_device(device)
     checkpoint = newest(model_dir / "checkpoints")
     if checkpoint is None and (model_dir / "config.json").is_file():
-        raise TrainError(
+        raise UsageError(
             f"{model_dir}: a model as transformers has them; `llmcurate import {model_dir} -o OUT`"
-            " makes one of ours of it, for OUT as the model here",
-            exit_code=2,
+            " makes one of ours of it, for OUT as the model here"
         )
     if checkpoint is None:
-        raise TrainError(
-            f"{model_dir}: no finished checkpoint; give the folder a model was trained into",
-            exit_code=2,
+        raise UsageError(
+            f"{model_dir}: no finished checkpoint; give the folder a model was trained into"
         )
     plan = load_plan(checkpoint)
     config = plan.model_at(step_of(checkpoint))
     # A config from elsewhere must not make us allocate more than the weights that came with it.
     if 4 * parameters(config) > weights_of(checkpoint).bytes:
-        raise TrainError(
+        raise RunFailed(
             f"{checkpoint}: its weights are fewer than config.json says; delete the folder"
         )
     model = Decoder(config)
@@ -169,7 +168,7 @@ def load(model_dir: Path, *, device: str = "cpu") -> tuple[Decoder, Tokenizer]:
     tokenizer = load_tokenizer(tokenizer_of(checkpoint))
     largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
     if largest >= config.vocab:
-        raise TrainError(f"{model_dir / 'tokenizer.json'}: not the tokenizer of this model")
+        raise RunFailed(f"{model_dir / 'tokenizer.json'}: not the tokenizer of this model")
     return model.eval().to(place), tokenizer
 
 
@@ -244,12 +243,12 @@ def complete(
 
     The model reads a prompt as the beginning of a document; an end-of-text token ends the
     continuation. The same seed gives the same text on the same device; the n-th prompt draws from
-    a stream of its own, whatever the others are. Raises ``TrainError``.
+    a stream of its own, whatever the others are. Raises ``LlmcurateError``.
     """
     if max_tokens < 1 or batch < 1:
-        raise TrainError("give max_tokens and batch of 1 or more", exit_code=2)
+        raise UsageError("give max_tokens and batch of 1 or more")
     if not 0 <= seed < 1 << 63:
-        raise TrainError(f"seed is {seed}: give 0 to 2**63 - 1", exit_code=2)
+        raise UsageError(f"seed is {seed}: give 0 to 2**63 - 1")
     added = tokenizer.get_added_tokens_decoder()
     end = end_of_text({token.content: index for index, token in added.items() if token.special})
     if model.config.fills:
@@ -294,24 +293,21 @@ def _begin(
     if encoder is None:
         ids = [start + tokenizer.encode(words, add_special_tokens=False).ids for words in prompts]
         if not all(ids):
-            raise TrainError("this tokenizer has no end-of-text token: give a prompt", exit_code=2)
+            raise UsageError("this tokenizer has no end-of-text token: give a prompt")
         return ids, None
     if encoder.start is not None:
         start = [encoder.start]
     if not start:
-        raise TrainError(
-            "this tokenizer has no end-of-text token: set model.encoder.start", exit_code=2
-        )
+        raise UsageError("this tokenizer has no end-of-text token: set model.encoder.start")
     tokenizer.encode_special_tokens = False
     sources = [tokenizer.encode(words).ids for words in prompts]
     tokenizer.encode_special_tokens = True
     sources = [ids if ids[-1:] == [end] or end is None else [*ids, end] for ids in sources]
     longest = max(map(len, sources))
     if config.position.table and longest > config.context:
-        raise TrainError(
+        raise UsageError(
             f"a text has {counted(longest, 'token')}, the model reads {config.context}: give a "
-            "shorter one",
-            exit_code=2,
+            "shorter one"
         )
     return [list(start) for _ in prompts], sources
 
@@ -326,7 +322,7 @@ def _around(
         for part in PARTS
     ]
     if not config.writes or config.form != "decoder" or None in marks:
-        raise TrainError("suffix: give a decoder that was trained with objective fim", exit_code=2)
+        raise UsageError("suffix: give a decoder that was trained with objective fim")
     before, behind, middle = ([mark] for mark in marks if mark is not None)
     start, last = [] if end is None else [end], _ids(tokenizer, suffix)
     ids = [
@@ -334,10 +330,9 @@ def _around(
     ]
     longest = max(map(len, ids))
     if longest >= config.context:
-        raise TrainError(
+        raise UsageError(
             f"a prompt and the suffix have {counted(longest, 'token')}, the model reads "
-            f"{config.context}: give less",
-            exit_code=2,
+            f"{config.context}: give less"
         )
     return ids
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from train.errors import TrainError
+from llmcurate.base.errors import RunFailed, UsageError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,15 +35,14 @@ class Sampling:
             value = getattr(self, name)
             if not (least <= value <= most and value < math.inf):
                 limit = f"{least} or more" if most == math.inf else f"{least} to {most}"
-                raise TrainError(f"{name} is {value}: give {limit}", exit_code=2)
+                raise UsageError(f"{name} is {value}: give {limit}")
         if self.top_k < 0:
-            raise TrainError(f"top_k is {self.top_k}: give 0 (all) or more", exit_code=2)
+            raise UsageError(f"top_k is {self.top_k}: give 0 (all) or more")
         if not 0 < self.top_p <= 1:
-            raise TrainError(f"top_p is {self.top_p}: over 0, up to 1 (all)", exit_code=2)
+            raise UsageError(f"top_p is {self.top_p}: over 0, up to 1 (all)")
         if not 0 < self.repetition_penalty < math.inf:
-            raise TrainError(
-                f"repetition_penalty is {self.repetition_penalty}: over 0; 1 changes nothing",
-                exit_code=2,
+            raise UsageError(
+                f"repetition_penalty is {self.repetition_penalty}: over 0; 1 changes nothing"
             )
 
 
@@ -95,7 +94,7 @@ class Chooser:
     def choose(self, logits: Tensor, seen: list[list[int]]) -> list[int]:
         """A token for each row of ``logits`` [rows, vocab], whose texts so far are ``seen``."""
         if not logits.isfinite().all():
-            raise TrainError("the model's logits are not numbers: its weights are broken")
+            raise RunFailed("the model's logits are not numbers: its weights are broken")
         logits = penalise(logits, seen, self.sampling.repetition_penalty)
         if self.sampling.temperature == 0:
             return logits.argmax(dim=-1).tolist()

@@ -17,9 +17,10 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from llmcurate.base.disk.atomic import encode_json, replacing
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import RunFailed, UsageError
 from train.data.shards import end_of_text, load_tokenizer
-from train.errors import TrainError, counted
-from train.files import encode_json, replacing
 from train.hf.families import family_of
 from train.hf.family import Family, Weight, our_shapes
 from train.hf.tasks import USES, written
@@ -55,12 +56,12 @@ def export(
 ) -> dict[str, Any]:
     """The newest checkpoint of ``run`` as ``out``, a new folder, whole or not there; returns what
     was written. Of a discriminator its generator is another such folder, in it. Raises
-    ``TrainError``, for a model that no class of transformers computes too.
+    ``LlmcurateError``, for a model that no class of transformers computes too.
     """
     if dtype not in DTYPES:
-        raise TrainError(f"dtype {dtype!r}: choose one of {', '.join(DTYPES)}", exit_code=2)
+        raise UsageError(f"dtype {dtype!r}: choose one of {', '.join(DTYPES)}")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise TrainError(f"{out} is there already: give a new folder", exit_code=2)
+        raise UsageError(f"{out} is there already: give a new folder")
     checkpoint, plan, family = chosen(run)
     weights = weights_of(checkpoint)
     tokenizer = load_tokenizer(tokenizer_of(checkpoint))
@@ -106,9 +107,7 @@ def chosen(run: Path) -> tuple[Path, Plan, Family]:
     """
     checkpoint = newest(run / "checkpoints")
     if checkpoint is None:
-        raise TrainError(
-            f"{run}: no finished checkpoint; give the folder a model was trained into", exit_code=2
-        )
+        raise UsageError(f"{run}: no finished checkpoint; give the folder a model was trained into")
     plan = load_plan(checkpoint)
     plan = dataclasses.replace(plan, model=plan.model_at(step_of(checkpoint)))
     _check(checkpoint, weights_of(checkpoint), plan.model)
@@ -176,7 +175,7 @@ def _write_weights(
             }
             write_tensors(folder / name, shapes, {"format": "pt"}, packed)
     except OSError as error:
-        raise TrainError(f"{folder / name}: cannot be written ({error})") from error
+        raise RunFailed(f"{folder / name}: cannot be written ({error})") from error
     if len(files) > 1:
         total = sum(_bytes(weight, dtype.itemsize) for part in files for weight in part)
         index = {"metadata": {"total_size": total}, "weight_map": weight_map}
@@ -189,7 +188,7 @@ def _check(checkpoint: Path, weights: Stored, config: ModelConfig) -> None:
     """A config from elsewhere must not make us lay out more than the weights that came with it."""
     total = sum(shape.numel() for shape in weights.shapes.values())
     if total != parameters(config) or weights.shapes != our_shapes(config):
-        raise TrainError(f"{checkpoint}: the weights do not fit config.json; delete the folder")
+        raise RunFailed(f"{checkpoint}: the weights do not fit config.json; delete the folder")
 
 
 def _shards(weights: Iterator[Weight], width: int, limit: int) -> Iterator[list[Weight]]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from train.errors import TrainError
+from llmcurate.base.errors import UsageError
+from llmcurate.base.settings import to_dict
 from train.hf.deberta import DEBERTA, DEBERTA_V2
 from train.hf.deepseek import DEEPSEEK_V2, DEEPSEEK_V3
 from train.hf.encoder_decoders import BART, MT5, T5
@@ -18,7 +19,6 @@ from train.model.feed_forward_settings import Experts
 from train.model.plugins import plugins
 from train.model.position_settings import Disentangled, Learned, Rope
 from train.model.residual_settings import Parallel
-from train.settings import to_dict
 
 # The first that can say a configuration is taken.
 FAMILIES = {
@@ -165,22 +165,20 @@ def obstacles(family: Family, config: ModelConfig) -> list[str]:
 
 
 def family_of(config: ModelConfig) -> Family:
-    """The family whose class computes what ``config`` does; ``TrainError`` names what stands in
+    """The family whose class computes what ``config`` does; ``LlmcurateError`` names what stands in
     the way, and the family nearest to it.
     """
     for name, part in plugins(config).items():
-        raise TrainError(
-            f"no class of transformers computes {name} {part.kind}, which is of a file of its own",
-            exit_code=2,
+        raise UsageError(
+            f"no class of transformers computes {name} {part.kind}, which is of a file of its own"
         )
     nearest = min(FAMILIES.values(), key=lambda family: len(obstacles(family, config)))
     in_the_way = obstacles(nearest, config)
     if not in_the_way:
         return nearest
-    raise TrainError(
+    raise UsageError(
         f"no class of transformers is known for this model: nearest is {nearest.name}, but for "
-        + ", ".join(_shown(config, nearest, name) for name in in_the_way),
-        exit_code=2,
+        + ", ".join(_shown(config, nearest, name) for name in in_the_way)
     )
 
 

@@ -16,10 +16,12 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from llmcurate.base.disk.atomic import read_json, write_atomic
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
+from llmcurate.base.settings import from_dict, unflat
 from train.config import TrainConfig
 from train.data.shards import load_tokenizer
-from train.errors import TrainError, counted
-from train.files import read_json, write_atomic
 from train.hf.families import FAMILIES
 from train.hf.family import Family
 from train.hf.tasks import as_saved
@@ -36,7 +38,6 @@ from train.runs.checkpoint import (
     write,
 )
 from train.runs.plan import Plan
-from train.settings import from_dict, unflat
 
 _FILE = re.compile(r"[\w.-]+\.safetensors")
 _FLOATS = ("F64", "F32", "F16", "BF16")
@@ -60,7 +61,7 @@ def load(folder: Path, *, context: int | None = None) -> tuple[ModelConfig, dict
     """The model in a folder of transformers' or of ours, and its weights by our names, float32.
 
     ``context``: its longest text, where its positions allow another than the file's. Raises
-    ``TrainError``.
+    ``LlmcurateError``.
     """
     checkpoint = newest(folder / "checkpoints")
     if checkpoint is not None:
@@ -80,20 +81,19 @@ def tensors_of(folder: Path) -> Iterator[tuple[str, Tensor]]:
 
 def import_model(folder: Path, out: Path, *, context: int | None = None) -> dict[str, Any]:
     """The model of ``folder`` as a checkpoint of step 0 in ``out``, which generation and export
-    read; returns what was written. Raises ``TrainError``.
+    read; returns what was written. Raises ``LlmcurateError``.
     """
     if complete(out / "checkpoints"):
-        raise TrainError(f"{out} holds a model already: give another folder", exit_code=2)
+        raise UsageError(f"{out} holds a model already: give another folder")
     source = look(folder, context=context)
     tokens = folder / "tokenizer.json"
     if not tokens.is_file():
-        raise TrainError(
-            f"{folder}: no tokenizer.json; write one there first (`llmcurate tokenizer convert`)",
-            exit_code=2,
+        raise UsageError(
+            f"{folder}: no tokenizer.json; write one there first (`llmcurate tokenizer convert`)"
         )
     largest = max(load_tokenizer(tokens).get_vocab(with_added_tokens=True).values(), default=0)
     if largest >= source.config.vocab:
-        raise TrainError(
+        raise RunFailed(
             f"{tokens}: has token {largest}, the model {counted(source.config.vocab, 'token')}"
         )
     weights = dict(_tensors(source))
@@ -116,13 +116,11 @@ def look(folder: Path, *, context: int | None = None) -> Source:
     """Find the family, the configuration and the tensors; refuses in one line what does not fit."""
     path = folder / "config.json"
     if not path.is_file():
-        raise TrainError(f"{folder}: no config.json; give a model's folder", exit_code=2)
+        raise UsageError(f"{folder}: no config.json; give a model's folder")
     values = read_json(path)
     name = values.get("model_type")
     if not isinstance(name, str) or name not in FAMILIES:
-        raise TrainError(
-            f"{path}: model_type is {name!r}: known are {', '.join(FAMILIES)}", exit_code=2
-        )
+        raise UsageError(f"{path}: model_type is {name!r}: known are {', '.join(FAMILIES)}")
     family = FAMILIES[name]
     settings = family.settings(values, str(path))
     if values.get("quantization_config"):
@@ -130,16 +128,15 @@ def look(folder: Path, *, context: int | None = None) -> Source:
     fields = family.read(settings, context) | {"vocab": settings.whole("vocab_size")}
     try:
         config = from_dict(ModelConfig, unflat(fields), str(path))
-    except TrainError as error:
-        raise TrainError(f"{path}: {error}", exit_code=2) from error
+    except LlmcurateError as error:
+        raise UsageError(f"{path}: {error}") from error
     config = as_saved(family, config, settings)
     tensors = _headers(folder)
     total = sum(torch.Size(shape).numel() for _, _, shape in tensors.values())
     if parameters(config) > total:
-        raise TrainError(
+        raise UsageError(
             f"{folder}: config.json speaks of {parameters(config):,} parameters, the files hold "
-            f"{total:,}",
-            exit_code=2,
+            f"{total:,}"
         )
     return Source(
         folder=folder, family=family, config=config, files=_match(folder, family, config, tensors)
@@ -154,26 +151,25 @@ def _headers(folder: Path) -> dict[str, tuple[Path, str, tuple[int, ...]]]:
     elif index.is_file():
         weight_map = read_json(index).get("weight_map")
         if not isinstance(weight_map, dict) or not weight_map:
-            raise TrainError(f"{index}: no weight_map", exit_code=2)
+            raise UsageError(f"{index}: no weight_map")
         names = sorted({str(file) for file in weight_map.values()})
     else:
-        raise TrainError(
+        raise UsageError(
             f"{folder}: no model.safetensors; pickled weights are not read, save them with "
-            "safe_serialization=True",
-            exit_code=2,
+            "safe_serialization=True"
         )
     headers: dict[str, tuple[Path, str, tuple[int, ...]]] = {}
     for name in names:
         path = folder / name
         if not _FILE.fullmatch(name) or not path.is_file():
-            raise TrainError(f"{index}: {name!r} is no file beside it", exit_code=2)
+            raise UsageError(f"{index}: {name!r} is no file beside it")
         try:
             with safe_open(path, framework="pt") as file:
                 for tensor in file.offset_keys():
                     part = file.get_slice(tensor)
                     headers[tensor] = path, part.get_dtype(), tuple(part.get_shape())
         except (OSError, SafetensorError) as error:
-            raise TrainError(f"{path}: cannot be read ({error})", exit_code=2) from error
+            raise UsageError(f"{path}: cannot be read ({error})") from error
     return headers
 
 
@@ -201,23 +197,21 @@ def _match(
             continue
         path, dtype, shape = unmatched.pop(name)
         if shape != weight.shape or dtype not in _FLOATS:
-            raise TrainError(
+            raise UsageError(
                 f"{path}: {name} is {dtype} {list(shape)}, config.json says {list(weight.shape)} "
-                "numbers with a point",
-                exit_code=2,
+                "numbers with a point"
             )
         files[weight.theirs] = path, name
     if missing:
-        raise TrainError(f"{folder}: {_first_names(missing)} missing in the weights", exit_code=2)
+        raise UsageError(f"{folder}: {_first_names(missing)} missing in the weights")
     copies = (*family.copies, *(["lm_head.weight"] if config.head.tied else []))
     for copy in (spelling for name in copies for spelling in _spellings(name, family)):
         if copy in unmatched:
             _same(unmatched.pop(copy)[0], copy, files[f"{family.parts[0].theirs}.weight"])
     if unmatched:
-        raise TrainError(
+        raise UsageError(
             f"{folder}: the weights hold {_first_names(sorted(unmatched))}, which {family.name} as"
-            " config.json describes it has not",
-            exit_code=2,
+            " config.json describes it has not"
         )
     return files
 
@@ -235,9 +229,8 @@ def _spellings(name: str, family: Family) -> Iterator[str]:
 def _same(path: Path, head: str, embedding: tuple[Path, str]) -> None:
     with safe_open(path, framework="pt") as first, safe_open(embedding[0], framework="pt") as other:
         if not torch.equal(first.get_tensor(head), other.get_tensor(embedding[1])):
-            raise TrainError(
-                f"{path}: {head} differs from the embedding that config.json ties it to",
-                exit_code=2,
+            raise UsageError(
+                f"{path}: {head} differs from the embedding that config.json ties it to"
             )
 
 

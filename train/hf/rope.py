@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from llmcurate.base.settings import to_dict
 from train.hf.settings import Settings
 from train.model.config import ModelConfig
 from train.model.position_settings import Rope, RopeScaling
 from train.model.rope import rope_frequencies, temperature
-from train.settings import to_dict
 
 
 def written(config: ModelConfig) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def read(
 ) -> dict[str, Any]:
     """Theta and scaling of a ModelConfig with that context, by dotted names; ``theta`` names the
     key of a family that calls it otherwise. ``all_dims``: whether its class multiplies scores by
-    ``mscale_all_dim``'s temperature. Raises ``TrainError``.
+    ``mscale_all_dim``'s temperature. Raises ``LlmcurateError``.
     """
     new = settings.sub("rope_parameters")
     values = new or settings.sub("rope_scaling")

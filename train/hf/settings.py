@@ -7,14 +7,14 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from train.errors import TrainError
+from llmcurate.base.errors import LlmcurateError, UsageError
 
 _REQUIRED = object()
 
 
 class Settings:
-    """Typed look-ups that raise ``TrainError`` naming file and key. A key that is null is absent;
-    ``aliases`` name the same setting.
+    """Typed look-ups that raise ``LlmcurateError`` naming file and key. A key that is null is
+    absent; ``aliases`` name the same setting.
     """
 
     def __init__(self, values: Mapping[str, Any], where: str, aliases: Mapping[str, str]) -> None:
@@ -25,9 +25,9 @@ class Settings:
         """The keys that are there."""
         return list(self._values)
 
-    def refusal(self, name: str, value: Any, why: str) -> TrainError:
+    def refusal(self, name: str, value: Any, why: str) -> LlmcurateError:
         shown = reprlib.repr(value)
-        return TrainError(f"{self.where}: {name} is {shown}: {why}", exit_code=2)
+        return UsageError(f"{self.where}: {name} is {shown}: {why}")
 
     def whole(self, name: str, default: Any = _REQUIRED) -> Any:
         value = self._get(name, default)
@@ -106,7 +106,7 @@ class Settings:
         if value is not None:
             return value
         if default is _REQUIRED:
-            raise TrainError(f"{self.where}: {name} is missing", exit_code=2)
+            raise UsageError(f"{self.where}: {name} is missing")
         return default
 
 

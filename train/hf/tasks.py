@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from train.errors import TrainError
+from llmcurate.base.errors import LlmcurateError, UsageError
 from train.hf.family import Family, Part, TaskClass
 from train.hf.settings import Settings
 from train.model.config import ModelConfig
@@ -68,15 +68,15 @@ def written(config: ModelConfig) -> dict[str, Any]:
 
 
 def as_saved(family: Family, config: ModelConfig, settings: Settings) -> ModelConfig:
-    """The model with the head of the class that it was saved from; raises ``TrainError``."""
+    """The model with the head of the class that it was saved from; raises ``LlmcurateError``."""
     saved = settings.words("architectures") or []
     for kind, own in family.tasks.items():
         if own.architecture in saved:
             labels = SPAN if kind == "span" else _labels(settings)
             try:
                 return with_task(config, kind, labels)
-            except TrainError as error:
-                raise TrainError(f"{settings.where}: {error}", exit_code=2) from error
+            except LlmcurateError as error:
+                raise UsageError(f"{settings.where}: {error}") from error
     return config
 
 

@@ -11,10 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from llmcurate.base.disk.atomic import write_atomic
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import RunFailed, UsageError
 from train.config import TrainConfig
 from train.data.shards import load_tokenizer
-from train.errors import TrainError, counted
-from train.files import write_atomic
 from train.hf.load import load
 from train.model.convert import OF_TOKENS
 from train.runs.checkpoint import Keep, Snapshot, State, complete, load_plan, newest, write
@@ -27,10 +28,10 @@ Rows = Callable[[npt.NDArray[np.float32], int], npt.NDArray[np.float32]]
 def transplant(folder: Path, out: Path, tokenizer: Path, rows: Rows) -> dict[str, Any]:
     """The model of ``folder``, ours or of transformers, as a checkpoint of step 0 in ``out``, with
     ``tokenizer`` (a tokenizer.json) in place of its own; returns what was written. ``rows``: what
-    becomes of each table that has a row a token. Raises ``TrainError``.
+    becomes of each table that has a row a token. Raises ``LlmcurateError``.
     """
     if complete(out / "checkpoints"):
-        raise TrainError(f"{out} holds a model already: give another folder", exit_code=2)
+        raise UsageError(f"{out} holds a model already: give another folder")
     config, weights = load(folder)
     checkpoint = newest(folder / "checkpoints")
     vocab = max(load_tokenizer(tokenizer).get_vocab(with_added_tokens=True).values()) + 1
@@ -40,7 +41,7 @@ def transplant(folder: Path, out: Path, tokenizer: Path, rows: Rows) -> dict[str
             table = weight.float().reshape(config.vocab, -1).numpy()
             exchanged = torch.from_numpy(rows(table, len(changed)))
             if len(exchanged) != vocab:
-                raise TrainError(
+                raise RunFailed(
                     f"{name}: {counted(len(exchanged), 'row')} for {counted(vocab, 'token')}"
                 )
             weights[name] = exchanged.reshape(vocab, *weight.shape[1:])

@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 
+from llmcurate.base.errors import LlmcurateError, UsageError
+from llmcurate.base.settings import flat, to_dict
 from train.config import TrainConfig
-from train.errors import TrainError
 from train.judge.trials import Trial, loss_curve, mean, run_trial
 from train.loop.start import make_plan
 from train.measure.accounting import flops_per_token, non_embedding, parameters
 from train.model.plugins import blamed
 from train.runs.plan import Plan
-from train.settings import flat, to_dict
 
 _NAME = re.compile(r"\w[\w.+-]*")
 # By the name of a figure, where a run's summary has it.
@@ -72,8 +72,8 @@ def compare(
 ) -> dict[str, Any]:
     """Train every variant from ``seeds`` seeds, from ``train.seed`` on; what it returns has a row a
     variant, and the differences of all but the first from the first. ``train``: settings of all;
-    its steps follow from the budget. Raises ``TrainError``, before anything is trained where two
-    variants cannot be compared.
+    its steps follow from the budget. Raises ``LlmcurateError``, before anything is trained where
+    two variants cannot be compared.
     """
     with blamed():
         plans = _plans(shards, variants, train)
@@ -109,28 +109,25 @@ def compare(
 def _plans(shards: Path, variants: list[Variant], train: TrainConfig) -> dict[str, Plan]:
     """What each variant would be; raises where their losses would not be of the same thing."""
     if train.stages:
-        raise TrainError("stages: a comparison has one stage; leave them out", exit_code=2)
+        raise UsageError("stages: a comparison has one stage; leave them out")
     plans: dict[str, Plan] = {}
     for variant in variants:
         if not _NAME.fullmatch(variant.name):
-            raise TrainError(
-                f"variant {variant.name!r}: a name has letters, digits, and . _ + -", exit_code=2
-            )
+            raise UsageError(f"variant {variant.name!r}: a name has letters, digits, and . _ + -")
         if variant.name in plans:
-            raise TrainError(f"variant {variant.name} is there twice: name one anew", exit_code=2)
+            raise UsageError(f"variant {variant.name} is there twice: name one anew")
         try:
             plan, _ = make_plan(shards, variant.model, train, variant.changes)
-        except TrainError as error:
-            raise TrainError(f"{variant.name}: {error}", exit_code=error.exit_code) from error
+        except LlmcurateError as error:
+            raise type(error)(f"{variant.name}: {error}") from error
         plans[variant.name] = plan
     base, *others = variants
     for other in others:
         ours, theirs = (plans[each.name].train.objective for each in (other, base))
         if ours != theirs:
-            raise TrainError(
+            raise UsageError(
                 f"{other.name} learns {ours.kind} and {base.name} {theirs.kind}, or otherwise:"
-                " their losses are not of the same thing; set one objective for all",
-                exit_code=2,
+                " their losses are not of the same thing; set one objective for all"
             )
     return plans
 

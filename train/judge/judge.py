@@ -10,10 +10,12 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
+from llmcurate.base.disk.atomic import read_json
+from llmcurate.base.disk.files import file_digest
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import RunFailed, UsageError
 from train.data.shards import Shards, end_of_text, load_tokenizer, read_shards
 from train.device import autocast, pick_device
-from train.errors import TrainError, counted
-from train.files import read_json, sha256
 from train.generate.generate import load as load_own
 from train.hf.load import load as load_folder
 from train.judge.intervals import interval
@@ -39,7 +41,7 @@ class Judged:
 
 
 def opened(folder: Path, *, device: str = "auto") -> Judged:
-    """The newest checkpoint of a run, or a model of transformers. Raises ``TrainError``."""
+    """The newest checkpoint of a run, or a model of transformers. Raises ``LlmcurateError``."""
     place, checkpoint = pick_device(device), newest(folder / "checkpoints")
     begin: Any = None
     if checkpoint is not None or not (folder / "config.json").is_file():
@@ -49,16 +51,15 @@ def opened(folder: Path, *, device: str = "auto") -> Judged:
     else:
         path = folder / "tokenizer.json"
         if not path.is_file():
-            raise TrainError(
+            raise UsageError(
                 f"{folder}: no tokenizer.json; write one there first (`llmcurate tokenizer"
-                " convert`)",
-                exit_code=2,
+                " convert`)"
             )
         tokenizer = load_tokenizer(path)
         config, weights = load_folder(folder)
         largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
         if largest >= config.vocab:
-            raise TrainError(
+            raise RunFailed(
                 f"{path}: has token {largest}, the model {counted(config.vocab, 'token')}"
             )
         model = Decoder(config)
@@ -74,13 +75,12 @@ def opened(folder: Path, *, device: str = "auto") -> Judged:
 
 
 def open_model(folder: Path, *, device: str = "auto") -> Judged:
-    """As ``opened``, a model of text; raises ``TrainError`` for others."""
+    """As ``opened``, a model of text; raises ``LlmcurateError`` for others."""
     judged = opened(folder, device=device)
     if judged.model.config.form != "decoder" or not judged.model.config.writes:
-        raise TrainError(
+        raise UsageError(
             f"{folder}: {judged.model.config.described} gives texts no likelihood; its held-out"
-            " loss is in train.json",
-            exit_code=2,
+            " loss is in train.json"
         )
     return judged
 
@@ -97,14 +97,13 @@ def judge(
 ) -> dict[str, Any]:
     """The scores of ``texts``, folders of shards by the model's tokenizer, and of ``questions``,
     files in JSON lines, with intervals that ``seed`` draws. ``context``: tokens read at once, by
-    default as many as the model takes. Raises ``TrainError``.
+    default as many as the model takes. Raises ``LlmcurateError``.
     """
     model = judged.model
     width = model.config.context if context is None else context
     if width > model.config.context:
-        raise TrainError(
-            f"context is {width}, the model's is {model.config.context}: give that or less",
-            exit_code=2,
+        raise UsageError(
+            f"context is {width}, the model's is {model.config.context}: give that or less"
         )
     device = model.embedding.weight.device
     how = Scoring(
@@ -126,12 +125,11 @@ def judge(
 
 
 def shards_of(judged: Judged, folder: Path) -> Shards:
-    """Texts as token shards; raises ``TrainError`` where another tokenizer encoded them."""
+    """Texts as token shards; raises ``LlmcurateError`` where another tokenizer encoded them."""
     shards = read_shards(folder)
-    if shards.tokenizer_sha256 != sha256(judged.tokenizer_file):
-        raise TrainError(
-            f"{folder}: encoded by another tokenizer than {judged.tokenizer_file}: give the text",
-            exit_code=2,
+    if shards.tokenizer_sha256 != file_digest(judged.tokenizer_file):
+        raise UsageError(
+            f"{folder}: encoded by another tokenizer than {judged.tokenizer_file}: give the text"
         )
     vocab = min(shards.vocab_size, judged.model.config.vocab)
     return replace(shards, vocab_size=vocab)

@@ -24,7 +24,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from train.errors import TrainError
+from llmcurate.base.errors import UsageError
 from train.judge.intervals import RESAMPLES, SHARE
 
 Floats = npt.NDArray[np.float64]
@@ -50,7 +50,7 @@ def draw_mixtures(
 ) -> npt.NDArray[np.int64]:
     """[count, sources] shares in 10,000ths; the first are the same however many are drawn.
     ``prior``: the natural shares, which are the first mixture; ``bounds``: the largest share of
-    each source. Raises ``TrainError`` where none is within the bounds.
+    each source. Raises ``LlmcurateError`` where none is within the bounds.
     """
     drawn: dict[tuple[int, ...], None] = {tuple(whole_shares(prior)): None}  # in their order
     for number in range(1, count):
@@ -64,10 +64,9 @@ def draw_mixtures(
                 drawn[mixture] = None
                 break
         else:
-            raise TrainError(
+            raise UsageError(
                 f"no mixture {number + 1} is within the epochs that sources may have: give less"
-                " --tokens, fewer --runs or more --max-epochs",
-                exit_code=2,
+                " --tokens, fewer --runs or more --max-epochs"
             )
     return np.array(list(drawn))
 

@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from llmcurate.base.disk.atomic import write_atomic
 from train.data.shards import read_shards
 from train.device import autocast
-from train.files import write_atomic
 from train.judge.judge import open_model, shards_of
 from train.loop.distributed import Ranks
 from train.loop.evaluate import Scoring
@@ -41,7 +41,7 @@ def document_nats(
 ) -> Nats:
     """The nats of every document of ``texts``, folders of shards by the run's tokenizer, in their
     order: as the run's file has them, or computed by its newest checkpoint and written there.
-    Raises ``TrainError``.
+    Raises ``LlmcurateError``.
     """
     weights = start_of(run).digest
     made_of = {

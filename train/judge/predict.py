@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from llmcurate.base.errors import UsageError
 from train.data.labelled import read_lines
 from train.data.labelled_feed import Labelled
 from train.data.vocabulary import Vocabulary
 from train.device import autocast
-from train.errors import TrainError
 from train.judge.judge import opened
 from train.loop.distributed import Ranks
 from train.loop.evaluate import Scoring
@@ -45,18 +45,16 @@ def predict(
     device: str = "auto",
 ) -> Predicted:
     """Apply the model in ``folder``, ours or as transformers saves it, to a file of its task.
-    ``context``: tokens read at once, by default as many as in training. Raises ``TrainError``.
+    ``context``: tokens read at once, by default as many as in training. Raises ``LlmcurateError``.
     """
     judged = opened(folder, device=device)
     config = judged.model.config
     task = config.head.task
     if task is None:
-        raise TrainError(f"{folder}: has no head for a task: train it with --task", exit_code=2)
+        raise UsageError(f"{folder}: has no head for a task: train it with --task")
     width = _context(folder, config) if context is None else context
     if width > config.context:
-        raise TrainError(
-            f"context is {width}, the model's is {config.context}: give that or less", exit_code=2
-        )
+        raise UsageError(f"context is {width}, the model's is {config.context}: give that or less")
     settings = Task(kind=task.kind, reads=_reads(folder, config))
     lines = [values for _, values in read_lines(path)]
     labelled = bool(lines) and _has_labels(task.kind, lines[0])
@@ -64,7 +62,7 @@ def predict(
         path, settings, judged.tokenizer_file, width, names=task.labels, labelled=labelled
     )
     if data.shards.vocab_size > config.vocab:
-        raise TrainError(f"{judged.tokenizer_file}: has more tokens than the model", exit_code=2)
+        raise UsageError(f"{judged.tokenizer_file}: has more tokens than the model")
     place = judged.model.embedding.weight.device
     how = Scoring(
         batch_rows=batch_rows, ranks=Ranks(device=place), autocast=autocast(place, precision)

@@ -21,8 +21,9 @@ import numpy as np
 import torch
 from tokenizers import Tokenizer
 
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import UsageError
 from train.data.rows import Piece
-from train.errors import TrainError, counted
 from train.judge.intervals import interval
 from train.loop.evaluate import Scoring, batches
 from train.loop.texts import WholePieces
@@ -56,22 +57,21 @@ def are_questions(path: Path) -> bool:
 
 
 def read_questions(path: Path) -> list[Question]:
-    """All questions of a file, of one kind; raises ``TrainError`` naming the line."""
+    """All questions of a file, of one kind; raises ``LlmcurateError`` naming the line."""
     questions = []
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise TrainError(f"{path}: cannot be read ({error})", exit_code=2) from error
+        raise UsageError(f"{path}: cannot be read ({error})") from error
     for number, line in enumerate(lines, 1):
         if line.strip():
             questions.append(_question(line, f"{path}:{number}"))
             if (questions[0].answer is None) != (questions[-1].answer is None):
-                raise TrainError(
-                    f"{path}:{number}: cloze and multiple choice in one file: make two of it",
-                    exit_code=2,
+                raise UsageError(
+                    f"{path}:{number}: cloze and multiple choice in one file: make two of it"
                 )
     if not questions:
-        raise TrainError(f"{path}: holds no question", exit_code=2)
+        raise UsageError(f"{path}: holds no question")
     return questions
 
 
@@ -79,24 +79,22 @@ def _question(line: str, where: str) -> Question:
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):
-        raise TrainError(f"{where}: not JSON", exit_code=2) from None
+        raise UsageError(f"{where}: not JSON") from None
     value = value if isinstance(value, dict) else {}
     context, choices = value.get("context"), value.get("choices", [value.get("continuation")])
     if not _is_text(context) or not isinstance(choices, list) or not all(map(_is_text, choices)):
-        raise TrainError(
-            f"{where}: give `context`, and `continuation` or `choices` with `answer`, in text",
-            exit_code=2,
+        raise UsageError(
+            f"{where}: give `context`, and `continuation` or `choices` with `answer`, in text"
         )
     if not all(choices):
-        raise TrainError(f"{where}: an empty continuation cannot be scored", exit_code=2)
+        raise UsageError(f"{where}: an empty continuation cannot be scored")
     answer = None
     if "choices" in value:
         answer = value.get("answer")
         if type(answer) is not int or not 0 <= answer < len(choices) or len(choices) < 2:
-            raise TrainError(
+            raise UsageError(
                 f"{where}: answer is {answer!r}: give the number, from 0, of one of two choices or"
-                " more",
-                exit_code=2,
+                " more"
             )
     return Question(context=str(context), choices=tuple(choices), answer=answer, where=where)
 
@@ -150,7 +148,7 @@ def score_questions(
     seed: int = 0,
 ) -> dict[str, Any]:
     """Accuracy and log-likelihoods (nats) with their intervals. ``begin``: the id that a text is
-    read after. A context that is too long loses its beginning. Raises ``TrainError``.
+    read after. A context that is too long loses its beginning. Raises ``LlmcurateError``.
     """
     pieces: list[Piece] = []
     for question in questions:
@@ -190,7 +188,7 @@ def _piece(
             if len(after) > context
             else "this tokenizer has no token that begins a text: give a context"
         )
-        raise TrainError(f"{question.where}: {trouble}", exit_code=2)
+        raise UsageError(f"{question.where}: {trouble}")
     ids = ids[-context - 1 :]
     tokens = np.array(ids[1:], dtype=np.int64)
     scored = np.arange(len(tokens)) >= len(tokens) - len(after)

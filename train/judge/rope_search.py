@@ -17,8 +17,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import UsageError
+from llmcurate.base.settings import to_dict
 from train.device import autocast
-from train.errors import TrainError, counted
 from train.judge.judge import Judged, shards_of
 from train.loop.texts import Text
 from train.model.config import ModelConfig
@@ -28,7 +30,6 @@ from train.model.positions import Rotary
 from train.model.rope import rope_frequencies
 from train.objectives.example import Example, laid_out
 from train.objectives.losses import token_losses
-from train.settings import to_dict
 
 # Ding et al. 2024: algorithm 1, table 4 and appendix A
 POPULATION, TOP, MUTATIONS, CROSSOVERS = 64, 32, 16, 16
@@ -54,7 +55,7 @@ def rope_search(
     those that the search begins from, nats a token on these texts (``search``) and on as many
     others (``held_out``). ``texts``: a folder of shards by the model's tokenizer. ``evaluations``:
     how many scalings are tried; ``on_scored`` gets the least loss so far, after each. Raises
-    ``TrainError``.
+    ``LlmcurateError``.
     """
     model, config = judged.model, judged.model.config
     start = older_scalings(config, context)
@@ -91,16 +92,13 @@ def rope_search(
 def older_scalings(config: ModelConfig, context: int) -> dict[str, RopeScaling]:
     """Positional interpolation, NTK and YaRN of a longer context in the form of LongRoPE's."""
     if not isinstance(config.position, Rope) or config.position.scaling is not None:
-        raise TrainError(
+        raise UsageError(
             "the model's position is not rope, or is scaled already: give one that was trained"
-            " with plain rotary positions",
-            exit_code=2,
+            " with plain rotary positions"
         )
     original = config.context
     if context <= original:
-        raise TrainError(
-            f"context is {context}, the model's is {original}: give a longer one", exit_code=2
-        )
+        raise UsageError(f"context is {context}, the model's is {original}: give a longer one")
     plain, _ = rope_frequencies(config)
     scalings = {}
     for kind in ("linear", "ntk", "yarn"):
@@ -188,10 +186,9 @@ def _long_windows(text: Text, rows: int, seed: int) -> tuple[list[int], list[int
     """Windows of a text that begin a document and fill the context: to search, and held out."""
     whole = np.flatnonzero((text.first == 0) & (text.length == text.context))
     if len(whole) < 2:
-        raise TrainError(
+        raise UsageError(
             f"{counted(len(whole), 'text')} of at least {counted(text.context, 'token')}: give two"
-            " of them or more, one to search on and one held out, or a shorter context",
-            exit_code=2,
+            " of them or more, one to search on and one held out, or a shorter context"
         )
     drawn = np.random.default_rng(seed).permutation(whole)[: 2 * rows].tolist()
     half = len(drawn) // 2

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from llmcurate.base.errors import LlmcurateError
 from train.config import TrainConfig
-from train.errors import TrainError
 from train.judge.intervals import interval_of_mean
 from train.loop.pretrain import pretrain
 from train.runs.metrics import read_lines
@@ -43,7 +43,7 @@ class Trial:
 def run_trial(
     trial: Trial, out: Path, on_progress: Callable[[dict[str, Any]], None] | None = None
 ) -> dict[str, Any]:
-    """Train it: the run's ``seed``, ``folder`` and ``summary``. Raises ``TrainError`` with the
+    """Train it: the run's ``seed``, ``folder`` and ``summary``. Raises ``LlmcurateError`` with the
     trial's name.
     """
     folder = trial.folder(out)
@@ -56,9 +56,9 @@ def run_trial(
             train=trial.train,
             on_progress=on_progress,
         )
-    except TrainError as error:
+    except LlmcurateError as error:
         line = f"{trial.name}, seed {trial.train.seed}: {error}"
-        raise TrainError(line, exit_code=error.exit_code) from error
+        raise type(error)(line) from error
     return {"seed": trial.train.seed, "folder": folder, "summary": summary}
 
 

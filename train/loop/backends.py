@@ -24,7 +24,7 @@ def layer_backends(
     model: ModelConfig, train: TrainConfig, device: torch.device
 ) -> list[dict[str, Any]]:
     """For each kind of layer: how many there are, what their mask is, the back end and the reason.
-    Raises ``TrainError`` where the back end asked for cannot do one of them.
+    Raises ``LlmcurateError`` where the back end asked for cannot do one of them.
     """
     dtype = computes_in(device, train.precision)
     shape = (1, model.attention.heads, 2, model.attention.head_dim)

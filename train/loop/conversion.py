@@ -7,8 +7,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from llmcurate.base.errors import LlmcurateError
 from train.device import autocast
-from train.errors import TrainError
 from train.loop.distributed import Ranks
 from train.loop.evaluate import Scores, Scoring, evaluate, scored
 from train.loop.start import Start, settled, teacher_of
@@ -66,7 +66,7 @@ def _before(run: Run, start: Start) -> tuple[Objective, Scores] | None:
     try:
         alone = replace(asked, objective=start.objective, context=context, stages=())
         settings = settled(start.config, alone)
-    except TrainError:
+    except LlmcurateError:
         return None
     feed = feed_of(run.sampler.default, settings)
     model = teacher_of(start).to(run.ranks.device)

@@ -24,10 +24,11 @@ from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.utils.checkpoint import set_checkpoint_early_stop
 
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import UsageError
 from train.attention import ContextParallel
 from train.config import TrainConfig, stages_of
 from train.device import computes_in, pick_device
-from train.errors import TrainError, counted
 from train.model.attention_settings import Latent
 from train.model.choices import positions
 from train.model.config import ModelConfig
@@ -121,7 +122,7 @@ def processes() -> int:
 
 
 def parts_of(config: TrainConfig, count: int) -> int:
-    """How many parts ``count`` processes share the rows of a step out in. Raises ``TrainError``
+    """How many parts ``count`` processes share the rows of a step out in. Raises ``LlmcurateError``
     where they form no grid, or the parts would not be equal.
     """
     context = config.context_parallel
@@ -129,31 +130,25 @@ def parts_of(config: TrainConfig, count: int) -> int:
     if count % together:
         each = f"replicas {config.replicas} x tensor {config.tensor}"
         each += f" x context_parallel {context}" if context > 1 else ""
-        raise TrainError(
-            f"{each} on {counted(count, 'process')}: start a multiple of {together}",
-            exit_code=2,
-        )
+        raise UsageError(f"{each} on {counted(count, 'process')}: start a multiple of {together}")
     readers = count // config.tensor
     parts = readers // context
     if config.tensor > 1 and readers > 1 and config.parallel != "fsdp":
-        raise TrainError(
+        raise UsageError(
             f"tensor {config.tensor} with parallel {config.parallel} on {count} processes: set"
-            f" parallel fsdp (with replicas {readers} for whole copies)",
-            exit_code=2,
+            f" parallel fsdp (with replicas {readers} for whole copies)"
         )
     rows = [stage.rows for stage in stages_of(config)]
     if uneven := [n for n in rows if n % (parts * config.accumulate)]:
-        raise TrainError(
+        raise UsageError(
             f"rows is {uneven[0]}: {parts} processes of {config.accumulate} micro-batches cannot "
-            "share them equally; choose a multiple",
-            exit_code=2,
+            "share them equally; choose a multiple"
         )
     contexts = [stage.context for stage in stages_of(config)]
     if context > 1 and (uneven := [n for n in contexts if n % (2 * context)]):
-        raise TrainError(
+        raise UsageError(
             f"context is {uneven[0]}: with context_parallel {context} choose a multiple of"
-            f" {2 * context}",
-            exit_code=2,
+            f" {2 * context}"
         )
     return parts
 
@@ -236,7 +231,7 @@ def _split_blocks(model: Decoder, mesh: DeviceMesh) -> None:
     )
 
     if not hasattr(nn.utils, "get_total_norm"):
-        raise TrainError("tensor needs PyTorch 2.6; leave it out", exit_code=2)
+        raise UsageError("tensor needs PyTorch 2.6; leave it out")
 
     def read_together(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         # As one input of all its matrices, so that their gradients of it are added up once.
@@ -264,8 +259,8 @@ def _split_of(module: nn.Module) -> str:
 
 
 def check_split(model: ModelConfig, config: TrainConfig) -> None:
-    """Raise ``TrainError`` where the processes of ``tensor`` cannot share the model's blocks, or
-    those of ``context_parallel`` its rows.
+    """Raise ``LlmcurateError`` where the processes of ``tensor`` cannot share the model's blocks,
+    or those of ``context_parallel`` its rows.
     """
     own, parts = model.attention, config.tensor
     for setting, count in (("tensor", parts), ("context_parallel", config.context_parallel)):
@@ -288,14 +283,12 @@ def check_split(model: ModelConfig, config: TrainConfig) -> None:
             ("encoder", model.encoder is not None and setting == "context_parallel"),
         ):
             if count > 1 and there:
-                raise TrainError(
-                    f"{setting} {count} with {name}: it is not shared so; leave one of them out",
-                    exit_code=2,
+                raise UsageError(
+                    f"{setting} {count} with {name}: it is not shared so; leave one of them out"
                 )
     if config.expert_parallel and not model.sparse:
-        raise TrainError(
-            "expert_parallel: the model has no experts; leave it out, or set model.feed_forward",
-            exit_code=2,
+        raise UsageError(
+            "expert_parallel: the model has no experts; leave it out, or set model.feed_forward"
         )
     for name, size in (
         ("attention.heads", own.heads),
@@ -303,10 +296,9 @@ def check_split(model: ModelConfig, config: TrainConfig) -> None:
         ("feed_forward.width", model.feed_forward.width),
     ):
         if size % parts:
-            raise TrainError(
+            raise UsageError(
                 f"tensor {parts}: model.{name} is {size}, which {parts} processes cannot share"
-                " equally; choose a divisor of it",
-                exit_code=2,
+                " equally; choose a divisor of it"
             )
 
 
@@ -344,7 +336,7 @@ def _shard(model: Decoder, config: TrainConfig, device: torch.device, whole: Dev
             register_fsdp_forward_method,
         )
     except ImportError as error:
-        raise TrainError("parallel fsdp needs PyTorch 2.6; use ddp", exit_code=2) from error
+        raise UsageError("parallel fsdp needs PyTorch 2.6; use ddp") from error
 
     mesh = whole["replicate", "shard"] if config.replicas > 1 else whole["shard"]
     pinned = device.type == "cuda"
@@ -377,10 +369,9 @@ def _share_experts(model: Decoder, mesh: DeviceMesh) -> set[nn.Parameter]:
     matrices = set()
     for experts in (module for module in model.modules() if isinstance(module, Experts)):
         if experts.own.count % mesh.size():
-            raise TrainError(
+            raise UsageError(
                 f"expert_parallel: {experts.own.count} experts on {mesh.size()} processes; start a"
-                " divisor of them",
-                exit_code=2,
+                " divisor of them"
             )
         experts.exchange = Exchange(group=mesh.get_group())
         for name in ("gate", "up", "down"):

@@ -13,12 +13,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from llmcurate.base.errors import RunFailed
 from train.data.feed import Feed
 from train.data.mixing import Mixture
 from train.data.packing import scatter
 from train.data.rows import Rows
 from train.data.shards import Shards
-from train.errors import TrainError
 from train.loop.distributed import Ranks
 from train.model.decoder import Decoder
 from train.objectives.example import IGNORED, Example, Objective, Source, examples
@@ -106,7 +106,7 @@ class Sources:
             length = np.bincount(self.codes, self.length, minlength=groups).astype(np.int64)
             sizes = sizes * tokens // np.maximum(length, 1)
             if not sizes.sum():
-                raise TrainError(
+                raise RunFailed(
                     "all documents to be scored are empty: drop documents without text first"
                 )
 

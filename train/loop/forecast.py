@@ -40,7 +40,7 @@ def forecast(
 ) -> dict[str, Any]:
     """As plain values, of what ``pretrain`` with these arguments would do in ``processes``; bytes,
     seconds, FLOPs. ``done``: the steps of the checkpoint in ``out`` that it would go on from; FLOPs
-    and seconds are those of the other steps. Raises ``TrainError`` as it would.
+    and seconds are those of the other steps. Raises ``LlmcurateError`` as it would.
     """
     plan, feed = make_plan(shards, model, train or TrainConfig(), changes)
     settings, device = plan.train, pick_device(plan.train.device)

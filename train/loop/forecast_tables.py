@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from train.errors import counted
-from train.units import duration, scaled
+from llmcurate.base.disk.units import counted, format_bytes, format_duration, format_scaled
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +53,7 @@ def _run(model: str, figures: dict[str, Any]) -> Table:
         rows.append((name, of + (f", {again:,} of them again" if again else "")))
     if figures["done"]:
         rows.append(("done", f"{counted(figures['done'], 'step')}; the rest is to come"))
-    rows.append(("operations", f"{scaled(figures['flops'])}FLOP"))
+    rows.append(("operations", f"{format_scaled(figures['flops'])}FLOP"))
     title = f"{model}: {figures['parameters']['total']:,} parameters"
     return Table(title=title, rows=rows, left=(0, 1))
 
@@ -66,7 +65,7 @@ def _memory(memory: list[dict[str, Any]], processes: int) -> Table:
         title="Memory" + (f" of each of {processes:,} processes" if processes > 1 else ""),
         head=("", *(f"{names[m['device']]}, {m['precision']}" for m in memory)),
         rows=[
-            (kind, *(f"{scaled(m[kind])}B" for m in memory))
+            (kind, *(format_bytes(m[kind]) for m in memory))
             for kind in ("weights", "gradients", "optimizer", "activations", "peak")
         ],
     )
@@ -77,9 +76,9 @@ def _gpus(figures: dict[str, Any]) -> Table:
     rows = []
     for gpu in figures["gpus"]:
         seconds = gpu["seconds"]  # None: in fp32, for which no peak is known
-        time = "not known in fp32" if seconds is None else duration(seconds)
+        time = "not known in fp32" if seconds is None else format_duration(seconds)
         fits = "fits" if gpu["fits"] else "does not fit"
-        rows.append((gpu["name"], time, f"{fits} in {scaled(gpu['memory'])}B"))
+        rows.append((gpu["name"], time, f"{fits} in {format_bytes(gpu['memory'])}"))
     return Table(
         title=(
             f"Time on {counted(figures['processes'], 'GPU')} at {100 * figures['mfu']:.0f} % of the"

@@ -4,7 +4,7 @@ OUT/  checkpoints/step-0000020/   see checkpoint.py
       metrics.jsonl               a line a step: what is reproducible, and "timing"
       train.json                  the summary; written last, so its presence means done
       sample.txt  tokenizer.json  a text the model wrote; the shards' tokenizer
-      shards.json                 where the shards lie (which.py)
+      shards.json                 where the shards lie (step_documents.py)
       compared.jsonl              which of their files were compared with the manifest (intact.py)
       spikes.json                 what a rollback passes over
       metrics.csv  tensorboard/  wandb/  profile/   by option (curves.py, profile.py)
@@ -19,13 +19,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from llmcurate.base.disk.atomic import clear, encode_json, seal, unseal, write_atomic
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import LlmcurateError, UsageError
 from train.config import TrainConfig
 from train.data.feed import Feed
 from train.data.intact import Comparison
 from train.data.shards import load_tokenizer
 from train.device import autocast, pick_device, same_bits
-from train.errors import TrainError, counted
-from train.files import clear, encode_json, seal, unseal, write_atomic
 from train.generate.generate import continue_text
 from train.loop.backends import backends_line, layer_backends, try_kernels
 from train.loop.distributed import Ranks, ranks, settle
@@ -33,7 +34,7 @@ from train.loop.run import Evaluation, Progress, Run
 from train.loop.start import make_plan
 from train.loop.texts import Text, fingerprints, notice, texts_of
 from train.measure.accounting import active_parameters, parameters
-from train.measure.which import remember
+from train.measure.step_documents import remember
 from train.model.config import ModelConfig
 from train.model.plugins import blamed
 from train.runs.checkpoint import (
@@ -160,8 +161,8 @@ def pretrain(
     run returns at once, and is scored again where other texts are to be scored. ``on_progress``
     gets each line of metrics, with ``steps`` and ``seconds_left`` of the
     run; ``on_notice`` before it how the text was packed, how often it is gone through, and how
-    attention is computed. Raises ``TrainError``, also if other settings made the run in ``out``;
-    training that diverges stops, its last checkpoint kept.
+    attention is computed. Raises ``LlmcurateError``, also if other settings made the run in
+    ``out``; training that diverges stops, its last checkpoint kept.
     """
     with blamed():
         plan, data = make_plan(shards, model, train or TrainConfig(), changes)
@@ -246,21 +247,19 @@ def start_from(plan: Plan, checkpoints: Path) -> Path | None:
         return None
     earlier = load_plan(start)
     if differ := plan.differences(earlier):
-        raise TrainError(
+        raise UsageError(
             f"{start} was made under other settings ({'; '.join(differ)}): use those, or another"
-            " output folder",
-            exit_code=2,
+            " output folder"
         )
     settled = plan.settled(earlier)
     if step_of(start) > settled:
         early = [path for path in complete(checkpoints) if step_of(path) <= settled]
         first = f"delete those after {early[-1].name}" if early else "use another output folder"
-        raise TrainError(
+        raise UsageError(
             f"{start} was made for {counted(earlier.train.steps, 'step')}, and from step"
             f" {int(settled) + 1} "
             f"the learning rates of schedule {plan.train.schedule} depend on that: use "
-            f"{counted(earlier.train.steps, 'step')}, or to train {plan.train.steps}, {first}",
-            exit_code=2,
+            f"{counted(earlier.train.steps, 'step')}, or to train {plan.train.steps}, {first}"
         )
     return start
 
@@ -271,7 +270,7 @@ def _finished(path: Path, last: Path) -> dict[str, Any] | None:
     try:
         tokenizer_of(last)
         return unseal(json.loads(path.read_bytes()))
-    except (OSError, ValueError, TrainError):
+    except (OSError, ValueError, LlmcurateError):
         return None
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile, schedule
 
-from train.files import replacing
+from llmcurate.base.disk.atomic import replacing
 
 WARM_UP = 2  # steps before those traced: the first compiles and allocates, the next warms the tool
 

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from train.config import locate, model_at
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import LlmcurateError, RunFailed
+from train.config import TrainConfig, locate, model_at
 from train.data.feed import Feed
 from train.data.labelled_feed import LabelledFeed
 from train.device import autocast
-from train.errors import TrainError, counted
 from train.loop import conversion
 from train.loop.distributed import Ranks, place_model, settle
 from train.loop.evaluate import Scores, Scoring, evaluate, scored, terms_of
-from train.loop.pace import Pace
 from train.loop.profile import profiled
 from train.loop.spikes import MOST, Guard, PassedOver
 from train.loop.start import take_over, teacher_of
@@ -26,6 +27,7 @@ from train.loop.tasks import assess
 from train.loop.texts import Text
 from train.measure.accounting import run_cost
 from train.measure.describe import peak_of
+from train.model.config import ModelConfig
 from train.model.convert import conversions
 from train.model.decoder import Decoder
 from train.model.positions import Rotary
@@ -45,6 +47,32 @@ from train.runs.checkpoint import (
 from train.runs.metrics import Log, Pending
 from train.runs.plan import Plan
 from train.runs.saver import Saver
+
+
+class Pace:
+    """Seconds that are left of a run, from step ``done`` on.
+
+    The pace is that since the first figures came: what comes before them, as compilation, is done
+    once. It counts operations, since stages differ in the length of their rows, and whatever the
+    clock does, evaluations and checkpoints too.
+    """
+
+    def __init__(self, model: ModelConfig, train: TrainConfig, done: int) -> None:
+        self._model, self._train = model, train
+        self._began = time.perf_counter(), self._work(done)
+        self._settled = False
+
+    def left(self, done: int) -> float:
+        """At the moment, after ``done`` steps."""
+        (then, before), now, work = self._began, time.perf_counter(), self._work(done)
+        if not self._settled:
+            self._began, self._settled = (now, work), True
+        return work * (now - then) / (before - work) if work else 0.0
+
+    def _work(self, done: int) -> float:
+        """Operations of the steps after ``done``."""
+        return run_cost(self._model, self._train, done)[1]
+
 
 Progress = Callable[[dict[str, Any]], None]
 
@@ -181,7 +209,7 @@ class Run:
             try:
                 self.guard.load(state.guard)
             except ValueError as error:
-                raise TrainError(f"{start / 'state.json'}: {error}; delete {start}") from error
+                raise RunFailed(f"{start / 'state.json'}: {error}; delete {start}") from error
         return state.step
 
     def steps(
@@ -225,7 +253,7 @@ class Run:
             try:
                 for line in pending.collect():
                     lines.append(self.line(line, reasons))
-            except TrainError:
+            except LlmcurateError:
                 if log is not None:
                     log.write(lines)
                 raise
@@ -290,7 +318,7 @@ class Run:
         """Stop, or go back: raises."""
         settings, ids = self.plan.train, self.sampler.document_ids(step)
         if settings.spike == "stop":
-            raise TrainError(
+            raise RunFailed(
                 f"step {step + 1}: {reason}; lower lr (now {settings.lr}), let spikes be "
                 f"skipped, or look at the batch's documents: {_shown(ids)}"
             )
@@ -314,7 +342,7 @@ class Run:
         """Raise where so many spikes are no accidents."""
         settings = self.plan.train
         if near > MOST:
-            raise TrainError(
+            raise RunFailed(
                 f"step {step + 1}: {reason}; {near} of the last"
                 f" {counted(settings.spike_window, 'step')} were "
                 f"spikes: lower lr (now {settings.lr}); the last batch's documents: "

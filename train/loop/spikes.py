@@ -22,9 +22,9 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
+from llmcurate.base.disk.atomic import encode_json, seal, unseal, write_atomic
+from llmcurate.base.errors import RunFailed
 from train.config import TrainConfig
-from train.errors import TrainError
-from train.files import encode_json, seal, unseal, write_atomic
 
 LEAST_MAD = 0.001
 MOST = 10  # spikes in a window: more are not accidents, and the run stops
@@ -90,7 +90,7 @@ class PassedOver:
                 for spike in self.spikes:
                     self._pass(spike)
             except (ValueError, KeyError, TypeError, OverflowError) as error:
-                raise TrainError(f"{path}: cannot be read ({error}); delete it") from error
+                raise RunFailed(f"{path}: cannot be read ({error}); delete it") from error
 
     def add(self, *, first: int, step: int, reason: str, documents: list[str], write: bool) -> None:
         """Pass over the data of the steps ``first`` to ``step``, counted from 0."""

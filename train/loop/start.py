@@ -9,6 +9,10 @@ from typing import Any
 
 from safetensors import SafetensorError
 
+from llmcurate.base.disk.files import file_digest
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import RunFailed, UsageError
+from llmcurate.base.settings import change, flat
 from train.config import TrainConfig, model_at, stages_of
 from train.data.feed import Feed
 from train.data.labelled_feed import LabelledFeed
@@ -16,8 +20,6 @@ from train.data.packing import packing_for
 from train.data.shards import load_tokenizer
 from train.data.vocabulary import Vocabulary
 from train.device import pick_device
-from train.errors import TrainError, counted
-from train.files import sha256
 from train.hf.family import our_shapes as shapes
 from train.hf.load import look, tensors_of
 from train.loop.backends import layer_backends
@@ -35,7 +37,6 @@ from train.optim.schedules import schedule
 from train.runs.checkpoint import load_plan, model_of, newest, tokenizer_of, weights_of
 from train.runs.curves import check_packages
 from train.runs.plan import Plan
-from train.settings import change, flat
 from train.split import copy_into
 
 
@@ -54,7 +55,7 @@ class Start:
 
 
 def start_of(folder: Path) -> Start:
-    """The model in ``folder``; raises ``TrainError`` where there is none."""
+    """The model in ``folder``; raises ``LlmcurateError`` where there is none."""
     checkpoint = newest(folder / "checkpoints")
     if checkpoint is not None:
         config, files = model_of(checkpoint), weights_of(checkpoint).files
@@ -63,9 +64,9 @@ def start_of(folder: Path) -> Start:
         config, files = source.config, sorted({path for path, _ in source.files.values()})
     own = folder / "tokenizer.json" if checkpoint is None else tokenizer_of(checkpoint)
     try:
-        digests = "".join(sha256(path) for path in files)
+        digests = "".join(file_digest(path) for path in files)
     except OSError as error:
-        raise TrainError(f"{folder}: its weights cannot be read ({error})", exit_code=2) from error
+        raise UsageError(f"{folder}: its weights cannot be read ({error})") from error
     digest = hashlib.sha256(digests.encode()).hexdigest()
     learned = Auto() if checkpoint is None else load_plan(checkpoint).train.objective
     return Start(folder=folder, config=config, digest=digest, tokenizer=own, objective=learned)
@@ -86,12 +87,12 @@ def take_over(start: Start, model: Decoder) -> None:
     try:
         for name, weight in converted(tensors_of(start.folder), steps):
             if name not in state or state[name].shape != weight.shape:
-                raise TrainError(f"{start.folder}: {name} does not fit the model's settings")
+                raise RunFailed(f"{start.folder}: {name} does not fit the model's settings")
             copy_into(state.pop(name), weight)
     except SafetensorError as error:
-        raise TrainError(f"{start.folder}: cannot be read ({error})") from error
+        raise RunFailed(f"{start.folder}: cannot be read ({error})") from error
     if missing := [name for name in state if not anew(name, steps)]:
-        raise TrainError(f"{start.folder}: {missing[0]} is missing in the weights")
+        raise RunFailed(f"{start.folder}: {missing[0]} is missing in the weights")
 
 
 def _same_ids(start: Start, theirs: Vocabulary) -> None:
@@ -112,10 +113,9 @@ def _same_ids(start: Start, theirs: Vocabulary) -> None:
             continue
         if used.get(token) != number:
             difference = "not in" if token not in used else f"{used[token]} in"
-            raise TrainError(
+            raise UsageError(
                 f"{own}: token {number}, {token!r}, is {difference} the tokenizer of the shards: "
-                "encode the text with the model's",
-                exit_code=2,
+                "encode the text with the model's"
             )
 
 
@@ -133,10 +133,9 @@ def changed(model: ModelConfig, changes: dict[str, Any], start: Start | None) ->
             values.setdefault(f"{stretch}.factor", max(1.0, longer / model.context))
     config = change(model, values, "model")
     if start is not None and not fits(shapes(model), shapes(config), conversions(model, config)):
-        raise TrainError(
+        raise UsageError(
             f"{start.folder}: its weights have no place in a model with other"
-            f" {', '.join(sorted(values))}",
-            exit_code=2,
+            f" {', '.join(sorted(values))}"
         )
     return config
 
@@ -147,7 +146,7 @@ def make_plan(
     train: TrainConfig,
     changes: dict[str, Any] | None = None,
 ) -> tuple[Plan, Feed]:
-    """Open the shards and check that model, settings and shards fit; raises ``TrainError``.
+    """Open the shards and check that model, settings and shards fit; raises ``LlmcurateError``.
     ``model``: a configuration, a preset's name, or the folder of a model to go on from;
     ``changes``: other values of its settings, by dotted names.
     """
@@ -177,36 +176,32 @@ def make_plan(
         model = with_task(model, data.data.task.kind, data.data.names)
     model_at(model, train, len(train.stages))  # refuse before anything is written
     if model.vocab < size:
-        raise TrainError(
+        raise UsageError(
             f"vocab is {model.vocab}, the shards and the objective use {counted(size, 'token')}:"
-            " raise vocab",
-            exit_code=2,
+            " raise vocab"
         )
     if model.context < context:
-        raise TrainError(
+        raise UsageError(
             f"the model's context is {model.context}, training uses rows of {context}: "
-            "make one fit the other",
-            exit_code=2,
+            "make one fit the other"
         )
     teaches = None
     if train.teacher is not None:
         teaches = start_of(Path(train.teacher))
         _same_ids(teaches, data.vocabulary)
         if teaches.config.vocab != model.vocab:
-            raise TrainError(
+            raise UsageError(
                 f"teacher {train.teacher}: has {counted(teaches.config.vocab, 'token')}, the model"
-                f" {model.vocab}: predictions are compared token by token, so set model.vocab",
-                exit_code=2,
+                f" {model.vocab}: predictions are compared token by token, so set model.vocab"
             )
     if plugins(model):
         shapes(model)  # refuse before anything is written
     _check_objective(model, train)
     check_optimizer(train.optimizer)
     if model.mup_base is not None and train.optimizer not in ("adamw", "lion"):
-        raise TrainError(
+        raise UsageError(
             f"optimizer {train.optimizer} with model.mup_base: muP's rates are those of adamw and"
-            " lion; choose one of them, or leave mup_base out",
-            exit_code=2,
+            " lion; choose one of them, or leave mup_base out"
         )
     check_split(model, train)
     check_packages(train)
@@ -226,7 +221,7 @@ def make_plan(
 
 def settled(model: ModelConfig, train: TrainConfig) -> TrainConfig:
     """The settings with an objective and packings that suit the model, where they leave these to
-    it; raises ``TrainError``.
+    it; raises ``LlmcurateError``.
     """
     objective = objective_for(model, train.objective)
     cuts = OBJECTIVES[type(objective)].takes(objective) is None
@@ -241,8 +236,7 @@ def settled(model: ModelConfig, train: TrainConfig) -> TrainConfig:
 def _check_objective(model: ModelConfig, train: TrainConfig) -> None:
     """Raise where a model has no use for what the settings ask for."""
     if train.eval and model.form != "decoder":
-        raise TrainError(
+        raise UsageError(
             f"eval: an {model.form} gives texts no likelihood; held-out text is scored by its "
-            "objective",
-            exit_code=2,
+            "objective"
         )

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 
 from train.data.labelled_feed import Labelled, LabelledRows
-from train.data.part import Ints
+from train.data.token_file import Ints
 from train.data.windows import Window
 from train.loop.evaluate import Scores, Scoring, turns
 from train.measure.agreement import (

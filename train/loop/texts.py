@@ -15,12 +15,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import RunFailed, UsageError
 from train.data.feed import Feed
 from train.data.packing import pack
-from train.data.part import Foreign, Ints
 from train.data.rows import Piece, tokens_of
 from train.data.shards import Shards, read_shards
-from train.errors import TrainError, counted
+from train.data.token_file import Foreign, Ints
 from train.loop.evaluate import Scores, Scoring, Sources, batches
 from train.model.decoder import Decoder
 from train.objectives.causal import Causal
@@ -52,12 +53,11 @@ class Text:
 
     def __init__(self, shards: Shards, context: int, begin: int | None = None) -> None:
         if not shards.documents:
-            raise TrainError(f"{shards.folder}: no documents to score")
+            raise RunFailed(f"{shards.folder}: no documents to score")
         first = shards.end if begin is None else begin
         if first is None:
-            raise TrainError(
-                f"{shards.folder}: nothing says which token ends a text; give end_of_text",
-                exit_code=2,
+            raise UsageError(
+                f"{shards.folder}: nothing says which token ends a text; give end_of_text"
             )
         self.shards, self.context, self.begin = shards, context, first
         stride = max(1, context // 2)
@@ -115,8 +115,8 @@ def _sums(
 
 
 def texts_of(feed: Feed) -> dict[str, Text]:
-    """The texts that a run is scored on besides held-out text; raises ``TrainError`` where one is
-    no folder of shards by the run's tokenizer.
+    """The texts that a run is scored on besides held-out text; raises ``LlmcurateError`` where one
+    is no folder of shards by the run's tokenizer.
     """
     config, own = feed.config, next(iter(feed.shards.values()))
     foreign = Foreign(
@@ -129,10 +129,9 @@ def texts_of(feed: Feed) -> dict[str, Text]:
     for name, folder in config.eval.items():
         shards = read_shards(Path(folder), foreign=foreign)
         if shards.tokenizer_sha256 != own.tokenizer_sha256:
-            raise TrainError(
+            raise UsageError(
                 f"eval {name}: {folder} was encoded by another tokenizer than {own.folder}: encode"
-                " it again with that one",
-                exit_code=2,
+                " it again with that one"
             )
         if shards.vocab_size > feed.vocabulary.size:
             shards = replace(shards, vocab_size=feed.vocabulary.size)

@@ -10,8 +10,8 @@ from functools import lru_cache
 
 import torch
 
+from llmcurate.base.disk.units import counted
 from train.config import TrainConfig, stages_of
-from train.errors import counted
 from train.model.attention_settings import Latent, Sight
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder

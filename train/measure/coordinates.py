@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from llmcurate.base.errors import UsageError
+from llmcurate.base.settings import change
 from train.config import TrainConfig
-from train.errors import TrainError
 from train.model.attention_settings import Grouped
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
@@ -19,26 +20,24 @@ from train.model.feed_forward_settings import Experts
 from train.objectives.example import Example
 from train.objectives.losses import Losses
 from train.optim.optimizers import optimizers
-from train.settings import change
 
 ROWS, LENGTH = 4, 64  # of the random tokens that all widths are trained on
 
 
 def at_width(config: ModelConfig, width: int, base: int | None) -> ModelConfig:
     """The model at another hidden size of the same head_dim, and as many times more heads and
-    feed-forward. Raises ``TrainError`` where that is none.
+    feed-forward. Raises ``LlmcurateError`` where that is none.
     """
     attention = config.attention
     if not isinstance(attention, Grouped):
         line = f"attention {attention.kind}: only grouped attention is widened"
-        raise TrainError(line, exit_code=2)
+        raise UsageError(line)
     heads, rest = divmod(attention.heads * width, config.hidden)
     kv_heads, more = divmod(attention.kv_heads * width, config.hidden)
     if rest or more or not kv_heads:
-        raise TrainError(
+        raise UsageError(
             f"width {width}: {attention.heads} heads and {attention.kv_heads} of keys at "
-            f"{config.hidden} are no whole numbers there; choose multiples",
-            exit_code=2,
+            f"{config.hidden} are no whole numbers there; choose multiples"
         )
     between = max(1, config.feed_forward.width * width // config.hidden)
     changes = {

@@ -1,4 +1,6 @@
-"""A model on paper: what it is made of, what it costs, what bounds it, whether it fits."""
+"""A model on paper: what it is made of, what it costs, what bounds it, whether it fits, and what
+serving it takes: weights in several precisions, keys and values, texts at once.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ from typing import Any
 
 import torch
 
-from train.errors import TrainError
+from llmcurate.base.errors import UsageError
+from llmcurate.base.settings import change
 from train.measure.accounting import (
     active_parameters,
     architecture_row,
@@ -19,16 +22,91 @@ from train.measure.accounting import (
     cache_bytes_per_token,
     flops_per_token,
     parts,
+    sharing,
     weights,
 )
 from train.measure.estimate import training_memory
-from train.measure.serving import serving
-from train.model.attention_settings import Latent
+from train.model.attention_settings import Grouped, Latent
 from train.model.config import ModelConfig
 from train.model.feed_forward_settings import Experts
 from train.model.plugin_settings import Plugin
 from train.model.stack_settings import Attention
 from train.objectives.losses import chunk_of
+
+# The share of a GPU's memory that weights and cache may take; activations and buffers need the
+# rest. That of vLLM (gpu_memory_utilization).
+USABLE = 0.9
+BATCHES = (1, 8, 32)
+# Weights of the matrices in blocks, bits; others stay in bf16, as in GPTQ.
+PRECISIONS = {"bf16": 16, "8 bit": 8, "4 bit": 4}
+GROUP = 128  # weights that share a scale of 16 bits and a zero point (Frantar et al. 2023)
+
+
+def weight_bytes(config: ModelConfig, bits: int = 16) -> int:
+    """Bytes of all weights that serving needs where matrices in blocks are kept in so many bits."""
+    each = float(bits) if bits == 16 else bits + (16 + bits) / GROUP
+    total = 0.0
+    for role, numbers, _ in weights(config):
+        if role.part in ("mtp", "generator"):
+            continue
+        total += numbers * (each if role.use == "matrix" else 16) / 8
+    return round(total)
+
+
+def most_texts(config: ModelConfig, memory: float, context: int, bits: int = 16) -> int:
+    """How many texts of ``context`` tokens a GPU of ``memory`` bytes serves at once, keys and
+    values in bf16; 0 where one is too many, or the weights alone are too large.
+    """
+    room = USABLE * memory - weight_bytes(config, bits)
+    return max(0, int(room // cache_bytes(config, context)))
+
+
+def serving(config: ModelConfig, *, memory: float, context: int, batch: int = 1) -> dict[str, Any]:
+    """As plain values: bytes, and how many texts at once fit into ``memory`` bytes of a GPU.
+    ``heads``: the model as it is beside the same one with other numbers of keys to its queries.
+    """
+    contexts = sorted({max(1, context // 4), max(1, context // 2), context})
+    batches = sorted({*BATCHES, batch})
+    return {
+        "usable": USABLE * memory,
+        "weights": {name: weight_bytes(config, bits) for name, bits in PRECISIONS.items()},
+        "contexts": contexts,
+        "cache": [
+            {"batch": texts, "bytes": [texts * cache_bytes(config, length) for length in contexts]}
+            for texts in batches
+        ],
+        "most": {
+            name: [most_texts(config, memory, length, bits) for length in contexts]
+            for name, bits in PRECISIONS.items()
+        },
+        "heads": [
+            {
+                "kind": sharing(shared),
+                "kv_heads": shared.attention.kv_heads,
+                "own": shared.attention == config.attention,
+                "bytes_per_token": cache_bytes_per_token(shared),
+                "weights": weight_bytes(shared),
+                "most": [most_texts(shared, memory, length) for length in contexts],
+            }
+            for shared in _shared(config)
+        ],
+    }
+
+
+def _shared(config: ModelConfig) -> list[ModelConfig]:
+    """With as many keys as queries, with the model's own number or else 8, and with one. Of latent
+    attention these have the plain dimensions of its heads (DeepSeek-V2, table 1), and it is last.
+    """
+    own_attention = config.attention
+    if isinstance(own_attention, Latent):
+        heads, size = own_attention.heads, own_attention.plain_dim
+        grouped_attention = Grouped(heads=heads, kv_heads=heads, head_dim=size)
+        return [*_shared(dataclasses.replace(config, attention=grouped_attention)), config]
+    heads = config.attention.heads
+    kv_heads = config.attention.kv_heads
+    grouped = [8] if kv_heads in (1, heads) and heads % 8 == 0 else []
+    counts = sorted({heads, kv_heads, *grouped, 1}, reverse=True)
+    return [change(config, {"attention.kv_heads": count}, "model") for count in counts]
 
 
 @dataclass(frozen=True)
@@ -234,11 +312,11 @@ def _projections(
 
 
 def find_gpu(name: str) -> Gpu:
-    """The GPU of that name; raises ``TrainError`` that lists them."""
+    """The GPU of that name; raises ``LlmcurateError`` that lists them."""
     entry = gpu(name)
     if entry is None:
         names = ", ".join(gpu_entry.name for gpu_entry in GPUS)
-        raise TrainError(f"gpu {name!r}: choose one of {names}", exit_code=2)
+        raise UsageError(f"gpu {name!r}: choose one of {names}")
     return entry
 
 
@@ -259,9 +337,7 @@ def describe(
     it is.
     """
     if config.position.table and context > config.context:
-        raise TrainError(
-            f"context is {context}: the model has {config.context} positions", exit_code=2
-        )
+        raise UsageError(f"context is {context}: the model has {config.context} positions")
     memory = training_memory(
         config,
         rows=rows,

@@ -1,10 +1,11 @@
-"""A block: attention and feed-forward on the residual stream."""
+"""A block: attention and feed-forward on the residual stream, and how it takes what they add."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
 
+import torch
 from torch import Tensor, nn
 
 from train.attention import Mask, Relation, SharedMask
@@ -17,8 +18,37 @@ from train.model.experts import feed_forward
 from train.model.feed_forward import Notes
 from train.model.norms import norm
 from train.model.plugins import chosen
-from train.model.residual import join
 from train.model.residual_settings import ATTENDS, FEEDS, DeepNorm, Parallel, Parts, ReZero, Serial
+from train.model.roles import Role, give
+
+
+class Join:
+    """x + change, or with DeepNorm alpha * x + change (Wang et al. 2022, section 3)."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        self.alpha = None if config.deep is None else config.deep[0]
+
+    def __call__(self, x: Tensor, change: Tensor) -> Tensor:
+        return x + change if self.alpha is None else self.alpha * x + change
+
+
+class ReZeroJoin(nn.Module):
+    """x + weight * change with a learned weight, which begins at 0 so that a block begins as the
+    identity (Bachlechner et al. 2020, arXiv 2003.04887, equation 4).
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(1))
+        give(self, weight=Role(part="other", use="vector"))
+
+    def forward(self, x: Tensor, change: Tensor) -> Tensor:
+        return x + self.weight.to(x.dtype) * change
+
+
+def join(config: ModelConfig) -> Join | ReZeroJoin:
+    """How parts of a block of this configuration join the stream."""
+    return (ReZeroJoin if isinstance(config.residual, ReZero) else Join)(config)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

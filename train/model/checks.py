@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from llmcurate.base.settings import refuse
 from train.model.attention_settings import Grouped, Latent
 from train.model.feed_forward_settings import Experts
 from train.model.position_settings import Rope, Vectors
 from train.model.residual_settings import DeepNorm, Parallel, Serial
 from train.model.stack_settings import Encoder, Generator
-from train.settings import refuse
 
 if TYPE_CHECKING:
     from train.model.config import ModelConfig
 
 
 def check_together(config: ModelConfig) -> None:
-    """Raises ``TrainError`` where two choices cannot be together."""
+    """Raises ``LlmcurateError`` where two choices cannot be together."""
     if config.encoder is not None:
         _check_encoder(config, config.encoder)
     refuse(

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
+from llmcurate.base.settings import Setting, check
 from train.model.attention_settings import Grouped, Latent, Sight
 from train.model.checks import check_together
 from train.model.feed_forward_settings import Experts
@@ -20,7 +21,6 @@ from train.model.residual_settings import (
     Serial,
 )
 from train.model.stack_settings import Encoder, Generator, Stack
-from train.settings import Setting, check
 
 
 @dataclass(frozen=True, kw_only=True)

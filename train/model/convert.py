@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from llmcurate.base.settings import refuse
 from train.model.attention_settings import Grouped
 from train.model.config import ModelConfig
 from train.model.feed_forward_settings import Dense, Experts
 from train.model.plugin_settings import Plugin
 from train.model.tasks import kept
-from train.settings import refuse
 
 Named = Iterator[tuple[str, Tensor]]
 
@@ -112,7 +112,7 @@ def experts(old: ModelConfig, new: ModelConfig) -> Conversion | None:
 
 
 def _check_copies(old: Dense, own: Experts) -> None:
-    """Raise ``TrainError`` where such experts would not compute what ``old`` did."""
+    """Raise ``LlmcurateError`` where such experts would not compute what ``old`` did."""
     refuse(
         isinstance(old, Plugin),
         f"feed_forward=experts: no copies are known of {old.kind}, which is of a file",
@@ -203,7 +203,7 @@ CONVERSIONS = (fewer_keys, more_tokens, experts, other_sight, fewer_heads, both_
 
 
 def conversions(old: ModelConfig, new: ModelConfig) -> list[Conversion]:
-    """What leads from one to the other, in this order. Raises ``TrainError``."""
+    """What leads from one to the other, in this order. Raises ``LlmcurateError``."""
     candidates = (kind(old, new) for kind in CONVERSIONS)
     return [conversion for conversion in candidates if conversion is not None]
 

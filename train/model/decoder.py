@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from llmcurate.base.errors import UsageError
 from train.attention import ContextParallel
-from train.errors import TrainError
 from train.model import roles
 from train.model.cache import Cache, Seen, places_of
 from train.model.config import ModelConfig
@@ -107,9 +107,7 @@ class Decoder(nn.Module):
         """The head that predicts tokens."""
         head: Any = self.head if self.generator is None else self.generator.head
         if head.replaced is not None:
-            raise TrainError(
-                "a discriminator predicts no tokens: give its generator's folder", exit_code=2
-            )
+            raise UsageError("a discriminator predicts no tokens: give its generator's folder")
         return head  # type: ignore[no-any-return]
 
     def features(

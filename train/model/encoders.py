@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
+from llmcurate.base.settings import change
 from train.model.attention_settings import Grouped
 from train.model.config import ModelConfig
 from train.model.feed_forward_settings import Dense
 from train.model.head_settings import Embedding, Head
 from train.model.position_settings import Disentangled, Learned, Rope
 from train.model.stack_settings import Generator, Norm
-from train.settings import change
 
 
 def bert(

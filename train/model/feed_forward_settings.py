@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from train.settings import Setting, check, kind_of, refuse
+from llmcurate.base.settings import Setting, check, kind_of, refuse
 
 ROUTINGS = ("top_k", "expert_choice", "hash")
 # name: (activation, gated). Narang et al. 2021 compare them but for relu2.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
+from llmcurate.base.settings import Setting, check
 from train.model.task_settings import Task
-from train.settings import Setting, check
 
 
 @dataclass(frozen=True, kw_only=True)

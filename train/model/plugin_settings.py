@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from train.errors import TrainError
+from llmcurate.base.errors import UsageError
+from llmcurate.base.settings import Setting, check
 from train.model.attention_settings import Grouped
 from train.model.code import trust
 from train.model.feed_forward_settings import Dense
-from train.settings import Setting, check
 
 _NAMED = re.compile(r"(?P<file>[^\0]*?(?P<name>[^/\\\0]+\.py)):(?P<owner>[^\W\d]\w*)")
 _BYTES = 1_000_000
@@ -39,7 +39,7 @@ class Plugin:
     @classmethod
     def named(cls, text: str) -> dict[str, Any]:
         """The settings that FILE.py:CLASS stands for, with the text of the file; a user who names a
-        file trusts it. Raises ``TrainError``.
+        file trusts it. Raises ``LlmcurateError``.
         """
         match = _NAMED.fullmatch(text)
         assert match is not None
@@ -48,9 +48,9 @@ class Plugin:
             code = content.decode("utf-8")
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-            raise TrainError(f"{match['file']}: cannot be read: {reason}", exit_code=2) from None
+            raise UsageError(f"{match['file']}: cannot be read: {reason}") from None
         if len(content) > _BYTES:
-            raise TrainError(f"{match['file']}: larger than {_BYTES:,} bytes", exit_code=2)
+            raise UsageError(f"{match['file']}: larger than {_BYTES:,} bytes")
         trust(code)
         return {"kind": f"{match['name']}:{match['owner']}", "code": code, "options": {}}
 

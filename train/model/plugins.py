@@ -20,7 +20,7 @@ from typing import Any
 
 from torch import nn
 
-from train.errors import TrainError
+from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
 from train.model.code import TRUST_CODE, digest_of, trusted
 from train.model.config import ModelConfig
 from train.model.plugin_settings import Plugin
@@ -30,7 +30,7 @@ _PREFIX = "_own_part_"  # of modules that are made of users' files
 
 def chosen(own: Any, table: Mapping[type, type[nn.Module]]) -> Callable[..., Any]:
     """What builds the part of these settings: the class that ``table`` has for their type, or the
-    one in the file that they name, with its own settings. Raises ``TrainError``.
+    one in the file that they name, with its own settings. Raises ``LlmcurateError``.
     """
     if not isinstance(own, Plugin):
         return table[type(own)]
@@ -52,14 +52,13 @@ def plugins(config: ModelConfig) -> dict[str, Plugin]:
 
 
 def class_of(own: Plugin) -> type[nn.Module]:
-    """The class that the settings name; runs the file, once. Raises ``TrainError``."""
+    """The class that the settings name; runs the file, once. Raises ``LlmcurateError``."""
     file, _, name = own.kind.rpartition(":")
     if not trusted(own.code):
-        raise TrainError(
+        raise UsageError(
             f"{file} of this model is Python that could do what you can on this machine: read it"
             f" (`code` in the checkpoint's config.json), then allow it by --trust-code, or"
-            f" {TRUST_CODE}=1",
-            exit_code=2,
+            f" {TRUST_CODE}=1"
         )
     module = _module(file, own.code)
     kind = getattr(module, name, None)
@@ -67,7 +66,7 @@ def class_of(own: Plugin) -> type[nn.Module]:
         names = [key for key, value in vars(module).items() if _is_part(value, module)]
         close = difflib.get_close_matches(name, names, n=1)
         hint = f"; did you mean {close[0]}?" if close else f": it has {', '.join(names) or 'none'}"
-        raise TrainError(f"{file}: no class {name} that is a torch.nn.Module{hint}", exit_code=2)
+        raise UsageError(f"{file}: no class {name} that is a torch.nn.Module{hint}")
     return kind
 
 
@@ -85,7 +84,7 @@ def _module(file: str, code: str) -> types.ModuleType:
         with blamed():
             exec(compile(code, file, "exec"), module.__dict__)
     except SyntaxError as error:
-        raise TrainError(f"{file}:{error.lineno}: {error.msg}", exit_code=2) from None
+        raise UsageError(f"{file}:{error.lineno}: {error.msg}") from None
     return module
 
 
@@ -100,10 +99,7 @@ def _options(own: Plugin, kind: type[nn.Module]) -> dict[str, Any]:
         if name not in keywords:
             close = difflib.get_close_matches(name, keywords, n=1)
             hint = f"; did you mean {close[0]}?" if close else ""
-            raise TrainError(
-                f"{own.kind}: no keyword {name!r} after `*` in its __init__{hint}",
-                exit_code=2,
-            )
+            raise UsageError(f"{own.kind}: no keyword {name!r} after `*` in its __init__{hint}")
     stated = {name: getattr(own, name) for name in keywords if hasattr(own, name)}
     return stated | own.options
 
@@ -119,11 +115,11 @@ def blamed() -> Iterator[None]:
         raise failure from error
 
 
-def failure_of(error: BaseException) -> TrainError | None:
+def failure_of(error: BaseException) -> LlmcurateError | None:
     """The line of an exception that was raised in a user's file, or in what that called; None of
     any other.
     """
-    if isinstance(error, TrainError):
+    if isinstance(error, LlmcurateError):
         return None
     place, trace = None, error.__traceback__
     while trace is not None:
@@ -134,4 +130,4 @@ def failure_of(error: BaseException) -> TrainError | None:
         return None
     reason = " ".join(str(error).split())[:200]
     kind = type(error).__name__
-    return TrainError(f"{place}: {kind}: {reason}" if reason else f"{place}: {kind}")
+    return RunFailed(f"{place}: {kind}: {reason}" if reason else f"{place}: {kind}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from train.settings import Setting, check, kind_of, refuse
+from llmcurate.base.settings import Setting, check, kind_of, refuse
 
 SCALINGS = ("linear", "ntk", "yarn", "llama3", "longrope")
 

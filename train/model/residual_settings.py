@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
+from llmcurate.base.settings import Setting, check, kind_of
 from train.model.plugin_settings import OwnResidual
-from train.settings import Setting, check, kind_of
 
 # Attention, with cross-attention where there is some, and the feed-forward.
 ATTENDS, FEEDS = ("attention", "cross"), ("feed_forward",)

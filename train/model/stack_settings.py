@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Annotated
 
+from llmcurate.base.settings import Setting, check, refuse
 from train.model.attention_settings import Grouped, Latent
 from train.model.feed_forward_settings import Dense, Experts
 from train.model.plugin_settings import OwnAttention, OwnFeedForward, OwnPosition
 from train.model.position_settings import Position, Rope
 from train.model.residual_settings import Residual, Serial
-from train.settings import Setting, check, refuse
 
 NORMS = ("rms", "layer", "layer_no_bias", "layer_plain")
 PLACES = ("pre", "post", "sandwich", "none")

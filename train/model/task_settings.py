@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from train.settings import Setting, check, refuse
+from llmcurate.base.settings import Setting, check, refuse
 
 SPAN = ("start", "end")  # what is said of each token
 

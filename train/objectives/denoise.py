@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from train.data.part import Ints
 from train.data.rows import Piece, Takes, longest
+from train.data.token_file import Ints
 from train.data.vocabulary import Vocabulary
 from train.objective_settings import (
     Bart,

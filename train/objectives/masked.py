@@ -10,8 +10,8 @@ import numpy.typing as npt
 import torch
 
 from train.data.packing import scatter
-from train.data.part import Ints
 from train.data.rows import Piece
+from train.data.token_file import Ints
 from train.data.vocabulary import Vocabulary
 from train.objective_settings import Masked as Settings
 from train.objectives.collocations import Collocations

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from train.data.part import Ints
 from train.data.rows import Piece, Takes
+from train.data.token_file import Ints
 from train.data.vocabulary import Vocabulary
 from train.objective_settings import FillInTheMiddle as Settings
 from train.objectives.example import Draws, Example, Objective, laid_out

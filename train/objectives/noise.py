@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from train.data.part import Ints
+from train.data.token_file import Ints
 from train.data.vocabulary import Vocabulary
 from train.objective_settings import Spans, Ul2
 

@@ -8,12 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from llmcurate.base.errors import UsageError
+from llmcurate.base.settings import refuse
 from train import objective_settings as settings
 from train.config import TrainConfig, stages_of
 from train.data.feed import Feed
 from train.data.labelled_feed import LabelledFeed
 from train.data.vocabulary import Vocabulary
-from train.errors import TrainError
 from train.model.config import ModelConfig
 from train.model.task_settings import Task
 from train.objectives.causal import Causal
@@ -25,7 +26,6 @@ from train.objectives.pairs import Pairs
 from train.objectives.prefix import Prefix
 from train.objectives.replaced import Replaced
 from train.objectives.tasks import Labelled
-from train.settings import refuse
 
 DECODERS: dict[type, type[Objective]] = {
     settings.Causal: Causal,
@@ -51,7 +51,8 @@ _OF_PAIRS = {"next": settings.NextSentence, "order": settings.SentenceOrder}
 
 
 def objective_for(model: ModelConfig, asked: settings.Objective) -> settings.Objective:
-    """The objective that is meant for a model; raises ``TrainError`` where it cannot learn it."""
+    """The objective that is meant for a model; raises ``LlmcurateError`` where it cannot learn
+    it."""
     if isinstance(asked, settings.Task):
         last = "last" if model.causal else "first"
         return replace(asked, reads=last) if asked.reads == "auto" else asked
@@ -74,9 +75,7 @@ def objective_for(model: ModelConfig, asked: settings.Objective) -> settings.Obj
         asked = (own or suited[0])()
     if type(asked) not in suited:
         names = ", ".join(kind.kind for kind in suited)
-        raise TrainError(
-            f"objective {asked.kind!r} for this model: choose one of auto, {names}", exit_code=2
-        )
+        raise UsageError(f"objective {asked.kind!r} for this model: choose one of auto, {names}")
     if isinstance(asked, settings.Denoiser):
         asked = _formed(model, asked)
     refuse(

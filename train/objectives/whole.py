@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from train.data.part import Ints
+from train.data.token_file import Ints
 from train.data.vocabulary import Vocabulary
 from train.objective_settings import Bart, BertStyle, DroppedTokens
 from train.objectives.noise import Draw, Flags, Noise, hidden_of, ids_of, some

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from llmcurate.base.errors import UsageError
 from train.config import TrainConfig
-from train.errors import TrainError
 from train.model.roles import roles
 from train.optim.weights import mapped
 from train.split import by_mesh, gather, mesh_of, shares, split_like
@@ -371,4 +371,4 @@ def optimizers(model: nn.Module, config: TrainConfig) -> Optimizers:
 
 def check_optimizer(name: str) -> None:
     if name not in OPTIMIZERS:
-        raise TrainError(f"optimizer {name!r}: choose one of {', '.join(OPTIMIZERS)}", exit_code=2)
+        raise UsageError(f"optimizer {name!r}: choose one of {', '.join(OPTIMIZERS)}")

@@ -11,8 +11,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from llmcurate.base.errors import UsageError
 from train.config import TrainConfig, locate, stages_of
-from train.errors import TrainError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ def learning_rate(config: TrainConfig, step: int) -> float:
 
 def schedule(name: str) -> Schedule:
     if name not in SCHEDULES:
-        raise TrainError(f"schedule {name!r}: choose one of {', '.join(SCHEDULES)}", exit_code=2)
+        raise UsageError(f"schedule {name!r}: choose one of {', '.join(SCHEDULES)}")
     return SCHEDULES[name]
 
 

@@ -29,16 +29,16 @@ from typing import Any
 
 from torch import Tensor
 
+from llmcurate.base.disk.atomic import checksum, clear, drop, encode_json, replacing, seal, unseal
+from llmcurate.base.errors import LlmcurateError, RunFailed
+from llmcurate.base.settings import from_dict
 from train.config import TrainConfig
-from train.errors import TrainError
-from train.files import checksum, clear, drop, encode_json, replacing, seal, unseal
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.optim.optimizers import Optimizers
 from train.optim.weights import Average
 from train.runs.plan import VERSION, Plan
 from train.runs.tensors import Damaged, Stored, tensor_checksum, write_tensors
-from train.settings import from_dict
 from train.split import copy_into, shares
 
 _NAME = re.compile(r"step-(\d{7,})")
@@ -81,8 +81,8 @@ class Keep:
 
 
 def write(folder: Path, snapshot: Snapshot, keep: Keep) -> Path:
-    """Write ``folder/step-<step>``, then drop what is not to be kept. Raises ``TrainError`` where
-    it cannot be written, on a full disk for instance.
+    """Write ``folder/step-<step>``, then drop what is not to be kept. Raises ``LlmcurateError``
+    where it cannot be written, on a full disk for instance.
     """
     with writing(folder, snapshot.plan, snapshot.state, keep) as (aside, sums):
         for name, tensors in snapshot.tensors.items():
@@ -101,7 +101,7 @@ def writing(
     folder: Path, plan: Plan, state: State, keep: Keep
 ) -> Iterator[tuple[Path, dict[str, Any]]]:
     """A folder aside for the files of tensors, and their checksums to fill in; at the end it is
-    fsynced and renamed, and what is not to be kept is dropped. Raises ``TrainError``.
+    fsynced and renamed, and what is not to be kept is dropped. Raises ``LlmcurateError``.
     """
     no_link(folder)
     final = _path(folder, state)
@@ -122,18 +122,19 @@ def writing(
         raise unwritten(folder, state, error) from error
 
 
-def unwritten(folder: Path, state: State, error: OSError) -> TrainError:
+def unwritten(folder: Path, state: State, error: OSError) -> LlmcurateError:
     """The error where the checkpoint of ``state`` cannot be written."""
-    return TrainError(
+    return RunFailed(
         f"{_path(folder, state)}: cannot be written ({error}); earlier checkpoints are whole: "
         "make room, and start again to go on"
     )
 
 
 def no_link(folder: Path) -> None:
-    """``TrainError`` where the folder of checkpoints is a link: old ones are removed in there."""
+    """``LlmcurateError`` where the folder of checkpoints is a link: old ones are removed in
+    there."""
     if folder.is_symlink():
-        raise TrainError(
+        raise RunFailed(
             f"{folder}: is a link to {folder.resolve()}; checkpoints are written and removed in a"
             " folder of OUT alone: put the folder there, or name another OUT"
         )
@@ -231,7 +232,7 @@ def newest(folder: Path) -> Path | None:
 
 
 def load_plan(checkpoint: Path) -> Plan:
-    """The plan a checkpoint was made under; raises ``TrainError`` naming file and key."""
+    """The plan a checkpoint was made under; raises ``LlmcurateError`` naming file and key."""
     path = checkpoint / "config.json"
     values = _read_json(path)
     if checksum(path.read_bytes()) != _sums(checkpoint).get(path.name):
@@ -309,11 +310,11 @@ def _tokenizer(checkpoint: Path) -> Path:
 
 
 def tokenizer_of(checkpoint: Path) -> Path:
-    """The tokenizer.json beside the checkpoints; raises ``TrainError`` where it has changed."""
+    """The tokenizer.json beside the checkpoints; raises ``LlmcurateError`` where it has changed."""
     path = _tokenizer(checkpoint)
     expected = _sums(checkpoint).get(path.name)
     if expected is not None and (not path.is_file() or checksum(path.read_bytes()) != expected):
-        raise TrainError(
+        raise RunFailed(
             f"{path}: damaged (not what {checkpoint.name} was trained with); copy the"
             " tokenizer.json of its shards there"
         )
@@ -327,7 +328,7 @@ def load_model(checkpoint: Path, model: Decoder, *, average: bool = False) -> No
     weights = weights_of(checkpoint, average=average)
     state = model.state_dict()
     if weights.shapes != {name: value.shape for name, value in state.items()}:
-        raise TrainError(f"{checkpoint}: the weights do not fit config.json; delete the folder")
+        raise RunFailed(f"{checkpoint}: the weights do not fit config.json; delete the folder")
     _fill(checkpoint, weights, state)
 
 
@@ -345,7 +346,7 @@ def _fill(checkpoint: Path, tensors: Stored, into: dict[str, Tensor]) -> None:
     """Copy tensors by their names; of those that are split each process reads what it needs."""
     for name, value in into.items():
         if tensors.shapes.get(name) != value.shape:
-            raise TrainError(f"{checkpoint}: {name} is missing or misshapen; delete the folder")
+            raise RunFailed(f"{checkpoint}: {name} is missing or misshapen; delete the folder")
     if any(shares(value) > 1 for value in into.values()):
         from train.runs.parts import read_parts
 

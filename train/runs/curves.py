@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from llmcurate.base.errors import UsageError
 from train.config import TrainConfig
-from train.errors import TrainError
 
 SCORES = ("loss", "bits_per_byte")
 NAMES = {
@@ -94,7 +94,7 @@ class Wandb:
             )
         except wandb.Error as error:
             first = str(error).splitlines()[0]
-            raise TrainError(f"wandb: {first} Or set WANDB_MODE=offline", exit_code=2) from error
+            raise UsageError(f"wandb: {first} Or set WANDB_MODE=offline") from error
         self._run.define_metric("*", step_metric="step")
 
     def write(self, line: dict[str, Any]) -> None:
@@ -119,7 +119,7 @@ def curves(
 
 
 def check_packages(train: TrainConfig) -> None:
-    """Raise ``TrainError`` where a package that the settings ask for is not installed."""
+    """Raise ``LlmcurateError`` where a package that the settings ask for is not installed."""
     if train.tensorboard:
         _package("tensorboard", "torch.utils.tensorboard")
     if train.wandb:
@@ -130,6 +130,6 @@ def _package(name: str, module: str = "") -> Any:
     try:
         return importlib.import_module(module or name)
     except ImportError as error:
-        raise TrainError(
-            f"{name} is not installed: pip install {name}, or leave the option out", exit_code=2
+        raise UsageError(
+            f"{name} is not installed: pip install {name}, or leave the option out"
         ) from error

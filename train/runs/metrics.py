@@ -13,7 +13,7 @@ import torch
 import xxhash
 from torch import Tensor
 
-from train.files import sync, write_atomic
+from llmcurate.base.disk.atomic import sync, write_atomic
 from train.runs.curves import curves
 from train.runs.plan import Plan
 

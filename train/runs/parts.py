@@ -32,8 +32,8 @@ from torch.distributed.checkpoint.planner import (
 from torch.distributed.checkpoint.storage import WriteResult
 from torch.futures import Future
 
-from train.errors import TrainError
-from train.files import checksum, sync
+from llmcurate.base.disk.atomic import checksum, sync
+from llmcurate.base.errors import LlmcurateError, RunFailed
 from train.runs.tensors import Stored, tensor_checksum, write_tensors
 
 # The first process enters it: the folder to write into, and the checksums of files to fill in; at
@@ -43,7 +43,7 @@ Writing = Callable[[], AbstractContextManager[tuple[Path, dict[str, Any]]]]
 
 def write_parts(tensors: Mapping[str, Mapping[str, Tensor]], writing: Writing, group: Any) -> None:
     """Write ``tensors``, by file and name; every process of ``group`` must call. What is not split
-    is written by one of them. Where one cannot, all raise its ``OSError`` or ``TrainError``.
+    is written by one of them. Where one cannot, all raise its ``OSError`` or ``LlmcurateError``.
     """
     state = {
         f"{kind}/{name}": value for kind, own in tensors.items() for name, value in own.items()
@@ -66,9 +66,9 @@ def _one_line() -> Iterator[None]:
         yield
     except CheckpointException as failed:
         error = next(iter(failed.failures.values()))[0]
-        if isinstance(error, (TrainError, OSError)):
+        if isinstance(error, (LlmcurateError, OSError)):
             raise error from failed
-        raise TrainError(f"a part of a checkpoint cannot be written or read ({error})") from failed
+        raise RunFailed(f"a part of a checkpoint cannot be written or read ({error})") from failed
 
 
 def _done(value: Any) -> Any:

@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from llmcurate.base.settings import flat, to_dict
 from train.config import TrainConfig, locate, model_at
 from train.model.code import digest_of
 from train.model.config import ModelConfig
 from train.optim.schedules import schedule
-from train.settings import flat, to_dict
 
 if TYPE_CHECKING:
     from train.loop.start import Start

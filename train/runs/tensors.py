@@ -19,8 +19,8 @@ import xxhash
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from train.errors import TrainError
-from train.files import checksum
+from llmcurate.base.disk.atomic import checksum
+from llmcurate.base.errors import LlmcurateError
 
 DTYPES = {
     "F64": torch.float64,
@@ -33,7 +33,7 @@ _NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _HEADER_BYTES = 100_000_000  # safetensors' own limit
 
 
-class Damaged(TrainError):
+class Damaged(LlmcurateError):
     """A checkpoint that is not what was written; ``what`` names the file and the reason."""
 
     def __init__(self, file: Path, reason: object) -> None:

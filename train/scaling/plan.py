@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from train.errors import TrainError
+from llmcurate.base.errors import UsageError
 from train.measure.describe import find_gpu
 from train.scaling.fit import interval
 from train.scaling.laws import (
@@ -36,7 +36,8 @@ def plan(
     """``rows``: N, D and loss by each law; ``hours`` of one ``gpu`` at a share ``mfu`` of its peak
     in bfloat16. ``unique``: distinct tokens that there are; where a law would have more it is
     solved again with Muennighoff et al.'s worth of repeated text. ``fitted``: figures of
-    ``train.scaling.fit``; ``warnings``: what its points do not determine. Raises ``TrainError``.
+    ``train.scaling.fit``; ``warnings``: what its points do not determine. Raises
+    ``LlmcurateError``.
     """
     device = find_gpu(gpu)
     rows = [_row("20 tokens a parameter", *rule_of_twenty(flops), unique)]
@@ -49,7 +50,7 @@ def plan(
             warnings = _undetermined(fitted, unique is not None)
         except (KeyError, TypeError, ValueError):
             message = "no fit in this file: give what `llmcurate scaling fit` wrote"
-            raise TrainError(message, exit_code=2) from None
+            raise UsageError(message) from None
     return {
         "flops": flops,
         "gpu": device.name,

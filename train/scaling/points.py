@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from train.errors import TrainError
+from llmcurate.base.errors import UsageError
 from train.scaling.laws import PER_PAIR, Floats
 
 NEEDED = ("parameters", "tokens", "loss")
@@ -70,7 +70,7 @@ class Measured:
 
 
 def points_of(rows: Sequence[dict[str, Any]], source: str) -> Points:
-    """Raises ``TrainError`` that names the row and what it lacks."""
+    """Raises ``LlmcurateError`` that names the row and what it lacks."""
     columns: dict[str, list[float]] = {name: [] for name in (*NEEDED, *OTHERWISE)}
     for number, row in enumerate(rows, 1):
         values: dict[str, float] = {}
@@ -85,21 +85,20 @@ def points_of(rows: Sequence[dict[str, Any]], source: str) -> Points:
                 values[name] = np.nan
             if not 0 < values[name] < np.inf:
                 what = "nothing" if cell is None else repr(cell)
-                raise TrainError(
+                raise UsageError(
                     f"{source}: {name} of point {number} is {what}; every point has"
-                    f" {', '.join(NEEDED)}, above 0",
-                    exit_code=2,
+                    f" {', '.join(NEEDED)}, above 0"
                 )
         for name, value in values.items():
             columns[name].append(value)
     if len(rows) < 3:
-        raise TrainError(f"{source}: a law needs 3 points or more, of several sizes", exit_code=2)
+        raise UsageError(f"{source}: a law needs 3 points or more, of several sizes")
     return Points(**{name: np.array(values) for name, values in columns.items()})
 
 
 def read(path: Path) -> Measured:
     """A folder with sweep.json, such a file, a list of points as JSON, or a CSV file whose first
-    line names the columns. Raises ``TrainError``.
+    line names the columns. Raises ``LlmcurateError``.
     """
     path = path / "sweep.json" if path.is_dir() else path
     about: dict[str, Any] = {}
@@ -115,7 +114,7 @@ def read(path: Path) -> Measured:
             raise ValueError("no list of points in it")
     except (OSError, ValueError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
-        raise TrainError(f"{path}: cannot be read ({reason})", exit_code=2) from None
+        raise UsageError(f"{path}: cannot be read ({reason})") from None
     points = points_of(rows, str(path))
     try:
         curves = [
@@ -123,7 +122,7 @@ def read(path: Path) -> Measured:
             for curve in about.get("curves", ())
         ]
     except (KeyError, TypeError, ValueError):
-        raise TrainError(f"{path}: its curves cannot be read", exit_code=2) from None
+        raise UsageError(f"{path}: its curves cannot be read") from None
     for size in np.unique(points.parameters) if not curves else ():
         own = points.take(np.flatnonzero(points.parameters == size))
         order = np.argsort(own.flops)

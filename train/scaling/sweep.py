@@ -14,12 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from llmcurate.base.errors import UsageError
+from llmcurate.base.settings import change
 from train.config import TrainConfig
-from train.errors import TrainError
 from train.judge.compare import Budget, Variant, compare
 from train.model.presets import preset
 from train.scaling.points import REPEATED
-from train.settings import change
 
 _SIZE = re.compile(r"([1-9]\d*)x([1-9]\d*)")
 
@@ -27,22 +27,19 @@ _SIZE = re.compile(r"([1-9]\d*)x([1-9]\d*)")
 def ladder(sizes: str, model: str = "tiny", changes: dict[str, Any] | None = None) -> list[Variant]:
     """Variants of a preset from `32x2,64x2`: hidden size and layers. Heads keep their size, and the
     feed-forward its share of the hidden size; keys are shared by about as many queries. Raises
-    ``TrainError``.
+    ``LlmcurateError``.
     """
     base = change(preset(model), changes or {}, "model")
     size, variants = base.attention.head_dim, []
     for name in sizes.split(","):
         match = _SIZE.fullmatch(name.strip())
         if match is None:
-            raise TrainError(
-                f"size {name!r}: write the hidden size and the layers, as 64x2", exit_code=2
-            )
+            raise UsageError(f"size {name!r}: write the hidden size and the layers, as 64x2")
         hidden, layers = map(int, match.groups())
         heads, rest = divmod(hidden, size)
         if rest:
-            raise TrainError(
-                f"size {name}: give a hidden size that is a multiple of {size}, a head's",
-                exit_code=2,
+            raise UsageError(
+                f"size {name}: give a hidden size that is a multiple of {size}, a head's"
             )
         shared = base.attention.heads // base.attention.kv_heads
         own = {
@@ -85,7 +82,7 @@ def sweep(
 ) -> dict[str, Any]:
     """Train every variant at every budget of ``parts_of`` these, from ``seeds`` seeds. ``points``:
     a row a run, with its held-out loss; ``curves``: [operations, loss of the training batches] of
-    each size at each budget, of text read once. Stopped, it goes on. Raises ``TrainError``.
+    each size at each budget, of text read once. Stopped, it goes on. Raises ``LlmcurateError``.
     """
     points: list[dict[str, Any]] = []
     curves: list[dict[str, Any]] = []

@@ -25,9 +25,9 @@ from curate.corpus.shuffle.partitions import (
 from curate.corpus.shuffle.tasks import run_tasks
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Sketches, Task
-from curate.disk.files import replacing, temporary_name
-from curate.disk.inside import remove
-from kernel_cache import njit
+from llmcurate.base.disk.files import replacing, temporary_name
+from llmcurate.base.disk.safe_paths import remove
+from llmcurate.base.kernels import njit
 
 BUNDLE = 4  # partitions of a task
 

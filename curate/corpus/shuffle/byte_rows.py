@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from curate.disk.files import reserve, temporary_name
 from curate.text.buffers import text_buffers
+from llmcurate.base.disk.files import reserve, temporary_name
 
 ROW_BYTES = 40  # that a row takes by itself while it is ordered: its slice, position and offsets
 

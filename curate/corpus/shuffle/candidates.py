@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from curate.corpus.shuffle.tasks import Group
 from curate.corpus.sketches import SketchFile, Task, sketch_batches
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 
 BITS = "candidates.bits"
 

@@ -26,10 +26,10 @@ from curate.corpus.shuffle.byte_rows import new_array
 from curate.corpus.shuffle.tasks import MOST, Group, run_tasks
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Sketches, Task
-from curate.disk.files import replacing
-from curate.disk.units import counted
-from curate.errors import Damaged, RunFailed
-from kernel_cache import njit
+from llmcurate.base.disk.files import replacing
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import Damaged, RunFailed
+from llmcurate.base.kernels import njit
 
 DIGIT = 11  # bits that one pass of the sort looks at
 

@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 
 from curate.corpus import journal
 from curate.corpus.sketches import Run, Sketches, SketchFile, Task
-from curate.disk.files import replacing
-from curate.disk.seals import sealing
+from llmcurate.base.disk.files import replacing
+from llmcurate.base.disk.seals import sealing
 
 MOST = 2**32 - 1  # documents that 32-bit numbers tell apart, with one to spare
 

@@ -23,7 +23,7 @@ from curate.documents.cutting import cut
 from curate.documents.documents import Documents
 from curate.documents.edits import Spans
 from curate.text.lines import strip_space
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 
 if TYPE_CHECKING:
     from curate.corpus.sketches import Sketches

@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from curate.dedup.bloom import kernel
 from curate.dedup.bloom.kernel import BLOCK_BITS, MOST_BLOCKS
-from curate.errors import UsageError
+from llmcurate.base.errors import UsageError
 
 # The size of a blocked Bloom filter for a wanted rate of false positives: the classical formula (1
 # - e^(-kn/m))^k holds for bits spread over the whole filter. In blocks the number of keys a block

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 
 BLOCK_BITS = 512
 BLOCK_WORDS = 8

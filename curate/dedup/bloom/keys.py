@@ -18,7 +18,7 @@ from curate.text.buffers import as_large_string, text_buffers
 from curate.text.hashing import hash128, mix
 from curate.text.lines import newline_lines, strip_space
 from curate.text.uax29 import class_table, state_table, uax_hashes
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 
 if TYPE_CHECKING:
     from curate.documents.documents import Documents

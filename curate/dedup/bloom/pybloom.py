@@ -16,10 +16,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field, PrivateAttr
 
-from curate.disk.files import check_regular, replacing
 from curate.documents.documents import Documents
-from curate.errors import RunFailed, UsageError
 from curate.steps.contracts import Step
+from llmcurate.base.disk.files import check_regular, replacing
+from llmcurate.base.errors import RunFailed, UsageError
 
 HEAD = struct.Struct("<dQQQQ")  # rate, slices, bits a slice, capacity, keys
 MOST_SLICES = 64  # a rate of 2^-64

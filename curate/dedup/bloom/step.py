@@ -184,7 +184,7 @@ class DedupBloom(DedupStep):
     def resolve(self, sketches: Sketches) -> dict[str, Any]:
         from curate.dedup.bloom.decisions import Rules, count_keys, decide, report
         from curate.dedup.bloom.filter import BloomFilter, grown_from
-        from curate.disk.files import clear_temporary, replacing
+        from llmcurate.base.disk.files import clear_temporary, replacing
 
         rules = Rules(
             0.0 if self._dolma else self.threshold,

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from curate.errors import UsageError
 from curate.formats.compression import open_input
 from curate.formats.input_file import InputFile
 from curate.formats.kinds import FORMATS, PACKING
 from curate.formats.listing import find_files
+from llmcurate.base.errors import UsageError
 
 READ = ("jsonl", "parquet", "text")
 MOST_BYTES = 1 << 30  # of a file after unpacking: these are evaluation sets, not corpora

@@ -16,8 +16,8 @@ import numpy as np
 from curate.text.hashing import mix
 from curate.text.unicode import char_bytes, code_point
 from curate.text.words import CONNECTOR, OTHER, character_tables
-from kernel_cache import njit
-from kernel_cache.intrinsics import place_of
+from llmcurate.base.kernels import njit
+from llmcurate.base.kernels.intrinsics import place_of
 
 BASE = np.uint64(0x9E3779B97F4A7C15)
 BLOCK = 1 << 15  # characters of a document that are looked at together

@@ -20,9 +20,9 @@ import pyarrow.parquet as pq
 
 from curate.corpus.sketches import Sketches
 from curate.dedup.decontaminate.windows import Windows
-from curate.disk.database import literal
-from curate.disk.files import replacing
-from curate.disk.units import counted
+from llmcurate.base.disk.database import literal
+from llmcurate.base.disk.files import replacing
+from llmcurate.base.disk.units import counted
 
 
 def item_tables(windows: Windows) -> tuple[pa.Table, pa.Table]:

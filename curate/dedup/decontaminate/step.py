@@ -260,7 +260,7 @@ class Decontaminate(Removal):
 
     def resolve(self, sketches: Sketches) -> dict[str, Any]:
         from curate.dedup.decontaminate.resolve import decide, write_report
-        from curate.disk.files import clear_temporary
+        from llmcurate.base.disk.files import clear_temporary
 
         clear_temporary(sketches.folder)
         counts = decide(

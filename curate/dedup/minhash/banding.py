@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from curate.disk.units import counted
+from llmcurate.base.disk.units import counted
 
 # name -> (bands, rows). A preset says nothing of shingles or normal forms, in which these
 # pipelines differ too.

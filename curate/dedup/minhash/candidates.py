@@ -40,10 +40,10 @@ from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Sketches, Task
 from curate.dedup import survivors
 from curate.dedup.minhash.components import flatten, union
-from curate.disk.database import arrow_batches, paths_literal
-from curate.disk.files import replacing
 from curate.text.buffers import as_large_string, text_array, text_buffers
-from kernel_cache import njit
+from llmcurate.base.disk.database import arrow_batches, paths_literal
+from llmcurate.base.disk.files import replacing
+from llmcurate.base.kernels import njit
 
 ORDER, NAMES, ENDS = "order.u32", "ids.utf8", "ids.i64"
 

@@ -26,8 +26,8 @@ from curate.corpus.shuffle.partitions import (
     read_partitions,
 )
 from curate.corpus.sizes import Sizes
-from curate.disk.files import TEMPORARY
-from kernel_cache import njit
+from llmcurate.base.disk.files import TEMPORARY
+from llmcurate.base.kernels import njit
 
 NONE = np.uint32(0xFFFFFFFF)
 

@@ -45,8 +45,8 @@ from curate.dedup.minhash.components import (
     write_stars,
 )
 from curate.dedup.minhash.signatures import packed_bytes, standard_error
-from curate.disk.database import arrow_batches, literal
-from curate.disk.units import counted
+from llmcurate.base.disk.database import arrow_batches, literal
+from llmcurate.base.disk.units import counted
 
 if TYPE_CHECKING:
     from curate.dedup.minhash.step import DedupMinhash

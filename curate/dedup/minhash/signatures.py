@@ -25,7 +25,7 @@ from curate.text.buffers import as_large_string, text_buffers
 from curate.text.hashing import mix
 from curate.text.unicode import char_bytes, code_point
 from curate.text.words import PRIME, ascii_fold, character_tables, word_hashes
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 
 # DataTrove's simplify_text (utils/text.py), step by step: lower case, numbers to 0, punctuation to
 # a blank, runs of white space to one, then NFD without its nonspacing marks. RE2's classes stand

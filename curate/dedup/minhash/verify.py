@@ -44,10 +44,10 @@ from curate.dedup.minhash.components import (
     union,
 )
 from curate.dedup.minhash.signatures import equal_values, estimated, shingle_sets
-from curate.disk.files import replacing, temporary_name
-from curate.disk.inside import remove
 from curate.text.buffers import as_large_string
-from kernel_cache import njit, read_only
+from llmcurate.base.disk.files import replacing, temporary_name
+from llmcurate.base.disk.safe_paths import remove
+from llmcurate.base.kernels import njit, read_only
 
 # The first tasks read a group of sketch files each and write, for every candidate, its set of
 # shingles or its packed signature, sorted into the part that compares it. A task holds some texts

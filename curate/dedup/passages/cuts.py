@@ -12,7 +12,7 @@ from curate.documents.documents import NUMBER, Documents
 from curate.text.lines import Extents
 from curate.text.sentences import count_words_sentences
 from curate.text.unicode import space_bytes
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 
 # Marks: one more than their positions in step.RULES.
 GLOBAL, LOCAL, SPACE = 1, 2, 3

@@ -19,7 +19,7 @@ from curate.text.folding import LOOK, Folding, ccnet_folding, ccnet_normal, fold
 from curate.text.hashing import hash128
 from curate.text.lines import Extents, newline_lines, strip_space
 from curate.text.sentences import sentences
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 
 if TYPE_CHECKING:
     from curate.documents.documents import Documents

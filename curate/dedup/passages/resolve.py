@@ -24,7 +24,7 @@ from curate.corpus.sketches import Sketches, Task, sketch_batches
 from curate.dedup.passages.keys import estimated_passages
 from curate.dedup.passages.rows import Runs, member_files, ranks, row_files
 from curate.dedup.passages.shared import find_shared, partition_passages
-from curate.disk.units import counted
+from llmcurate.base.disk.units import counted
 
 if TYPE_CHECKING:
     from curate.dedup.passages.step import DedupPassages

@@ -23,9 +23,9 @@ from curate.corpus.sketches import Task, sketch_batches
 from curate.dedup import survivors
 from curate.dedup.passages.keys import unpacked
 from curate.dedup.passages.shared import repeated_file, shared_files, shared_of
-from curate.disk.database import scratch_database
-from curate.disk.files import replacing, temporary_name
-from kernel_cache import njit
+from llmcurate.base.disk.database import scratch_database
+from llmcurate.base.disk.files import replacing, temporary_name
+from llmcurate.base.kernels import njit
 
 SORT_MEMORY = "512MB"
 

@@ -31,9 +31,9 @@ from curate.corpus.shuffle.tasks import Group, run_tasks
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Sketches, Task
 from curate.dedup.passages.keys import unpacked
-from curate.disk.files import replacing, temporary_name
-from curate.disk.inside import remove
-from kernel_cache import njit
+from llmcurate.base.disk.files import replacing, temporary_name
+from llmcurate.base.disk.safe_paths import remove
+from llmcurate.base.kernels import njit
 
 REMEMBERED = 1 << 16  # keys of a group that are recognised when they come again
 NONE = np.uint32(2**32 - 1)

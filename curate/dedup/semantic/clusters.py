@@ -19,7 +19,7 @@ from itertools import pairwise
 import numpy as np
 
 from curate.dedup.semantic.matrix import ROWS, blocks, squared_lengths, whole_numbers
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 
 PER_CLUSTER = 128  # sampled documents a centroid; faiss takes at most 256
 LARGEST = 50_000  # mean documents a cluster, by default

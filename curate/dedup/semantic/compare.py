@@ -23,7 +23,7 @@ from curate.corpus.shuffle.tasks import run_tasks
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run, Task
 from curate.dedup.semantic import clusters
-from curate.disk.files import TEMPORARY, replacing
+from llmcurate.base.disk.files import TEMPORARY, replacing
 
 
 @dataclass(frozen=True)

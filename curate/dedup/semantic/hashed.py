@@ -19,10 +19,10 @@ from pathlib import Path
 
 import numpy as np
 
-from curate.disk.files import replacing
-from curate.errors import UsageError
 from curate.text.hashing import mix
-from kernel_cache import njit
+from llmcurate.base.disk.files import replacing
+from llmcurate.base.errors import UsageError
+from llmcurate.base.kernels import njit
 
 _PAIR = np.uint64(0x9E3779B97F4A7C15)
 _HALF = np.uint64(32)

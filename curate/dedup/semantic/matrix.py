@@ -25,8 +25,8 @@ from curate.corpus.shuffle.tasks import Group, groups, run_tasks
 from curate.corpus.sketches import Sketches, Task, sketch_batches
 from curate.dedup.semantic import hashed
 from curate.dedup.semantic.hashed import Basis
-from curate.disk.files import clear_temporary, replacing, reserve
-from curate.disk.inside import remove
+from llmcurate.base.disk.files import clear_temporary, replacing, reserve
+from llmcurate.base.disk.safe_paths import remove
 
 UNIT = 4000
 BATCH = 1000  # documents whose sketches are read at once

@@ -16,8 +16,8 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from curate.errors import UsageError
 from curate.text.onnx import TOKENIZER, OnnxText, onnx_file, onnx_files
+from llmcurate.base.errors import UsageError
 
 POOLING = "1_Pooling/config.json"
 MODULES = "modules.json"

@@ -20,10 +20,10 @@ from curate.dedup.semantic import clusters as semantic_clusters
 from curate.dedup.semantic import compare
 from curate.dedup.semantic import matrix as semantic_matrix
 from curate.dedup.semantic.compare import Matrix
-from curate.disk.database import literal
-from curate.disk.files import clear_temporary, replacing
-from curate.disk.units import counted
-from curate.errors import UsageError
+from llmcurate.base.disk.database import literal
+from llmcurate.base.disk.files import clear_temporary, replacing
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import UsageError
 
 if TYPE_CHECKING:
     from curate.dedup.semantic.step import DedupSemantic

@@ -8,7 +8,7 @@ import pyarrow as pa
 from curate.dedup.suffix_array.windows import continues
 from curate.documents.documents import NUMBER, Documents
 from curate.text.unicode import space_bytes
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 
 # Marks: one more than their positions in step.RULES.
 GLOBAL, LOCAL = 1, 2

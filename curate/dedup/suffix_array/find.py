@@ -22,10 +22,10 @@ from curate.corpus.shuffle.tasks import Group, groups, run_tasks
 from curate.corpus.sketches import Sketches, Task, sketch_batches
 from curate.dedup.suffix_array.sort import REGIONS, TEXT, Mapped
 from curate.dedup.suffix_array.windows import Regions, RegionsWriter, preferred
-from curate.disk.files import clear_temporary, replacing, write_text
 from curate.text.buffers import as_large_string, text_buffers
 from curate.text.hashing import mix
-from kernel_cache import njit
+from llmcurate.base.disk.files import clear_temporary, replacing, write_text
+from llmcurate.base.kernels import njit
 
 if TYPE_CHECKING:
     from curate.dedup.suffix_array.step import DedupSuffixArray

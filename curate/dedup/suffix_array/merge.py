@@ -21,9 +21,9 @@ from curate.corpus.sketches import Run, Task
 from curate.dedup.suffix_array.passages import Passages, join, passages
 from curate.dedup.suffix_array.sort import HELD, SAME, Mapped, Orders, RegionText
 from curate.dedup.suffix_array.windows import Regions, order_of, same_window, window_end
-from curate.disk.files import replacing, temporary_name
-from curate.disk.inside import remove
-from kernel_cache import njit
+from llmcurate.base.disk.files import replacing, temporary_name
+from llmcurate.base.disk.safe_paths import remove
+from llmcurate.base.kernels import njit
 
 # The chunks' orders are read side by side through a heap of their heads. Where the first head's
 # window stands at the head of several orders, all its positions are the beginnings of these orders.

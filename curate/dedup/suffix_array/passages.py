@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from curate.dedup.suffix_array.windows import Regions, continues, window_end
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 
 _ROOM = 1 << 16
 # Of the passage at hand: its region (-1: none), start and end; the region of the copy it equals and

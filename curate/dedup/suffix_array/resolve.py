@@ -24,12 +24,12 @@ from curate.dedup.suffix_array.merge import find_passages
 from curate.dedup.suffix_array.passages import Passages
 from curate.dedup.suffix_array.sort import RegionText, sort
 from curate.dedup.suffix_array.windows import Regions, continues
-from curate.disk.database import literal
-from curate.disk.inside import remove
-from curate.disk.process import Threads
-from curate.disk.units import counted
 from curate.text.buffers import as_large_string, text_buffers
-from kernel_cache import njit
+from llmcurate.base.disk.database import literal
+from llmcurate.base.disk.process import Threads
+from llmcurate.base.disk.safe_paths import remove
+from llmcurate.base.disk.units import counted
+from llmcurate.base.kernels import njit
 
 if TYPE_CHECKING:
     from curate.corpus.sketches import Sketches

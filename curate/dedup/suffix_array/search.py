@@ -14,9 +14,9 @@ import numpy as np
 
 from curate.dedup.suffix_array.search_index import Chunk, SearchIndex
 from curate.dedup.suffix_array.windows import continues
-from curate.errors import UsageError
-from kernel_cache import njit
-from kernel_cache.intrinsics import load8
+from llmcurate.base.errors import UsageError
+from llmcurate.base.kernels import njit
+from llmcurate.base.kernels.intrinsics import load8
 
 
 @njit(nogil=True)

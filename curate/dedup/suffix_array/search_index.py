@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from curate.corpus import journal
-from curate.disk.files import (
+from llmcurate.base.disk.files import (
     cache_folder,
     clear_temporary,
     file_digest,
@@ -30,8 +30,8 @@ from curate.disk.files import (
     text_digest,
     write_text,
 )
-from curate.disk.inside import inside
-from curate.errors import RunFailed, UsageError
+from llmcurate.base.disk.safe_paths import inside
+from llmcurate.base.errors import RunFailed, UsageError
 
 if TYPE_CHECKING:
     from curate.corpus.sketches import Run, Task

@@ -19,9 +19,9 @@ import numpy as np
 from curate.corpus.shuffle.tasks import run_tasks
 from curate.corpus.sketches import Run, Task
 from curate.dedup.suffix_array.windows import Regions, continues, same_window
-from curate.disk.files import clear_temporary, replacing, reserve
-from kernel_cache import njit
-from kernel_cache.intrinsics import load8
+from llmcurate.base.disk.files import clear_temporary, replacing, reserve
+from llmcurate.base.kernels import njit
+from llmcurate.base.kernels.intrinsics import load8
 
 MOST = 2**31 - 1  # bytes of what libdivsufsort sorts with 32-bit positions
 SAME = np.uint32(1 << 31)  # no position needs this bit

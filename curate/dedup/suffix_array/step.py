@@ -19,9 +19,9 @@ from curate.corpus.sketches import Sketches
 from curate.dedup import survivors
 from curate.dedup.step import DedupStep
 from curate.documents.documents import Documents
-from curate.errors import RunFailed
 from curate.steps.contracts import digest
 from curate.text.buffers import text_buffers
+from llmcurate.base.errors import RunFailed
 
 _BATCH = 64  # documents encoded together
 
@@ -31,12 +31,12 @@ class Encoder:
 
     def __init__(self, path: Path) -> None:
         """RunFailed where the file is no tokenizer."""
-        from tokenize_kit.errors import TokenizerError
+        from llmcurate.base.errors import LlmcurateError
         from tokenize_kit.formats.tokenizer_json import load_tokenizer
 
         try:
             self._tokenizer = load_tokenizer(path)
-        except TokenizerError as error:
+        except LlmcurateError as error:
             failure = RunFailed(str(error))
             failure.exit_code = error.exit_code
             raise failure from None

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
-from curate.disk.files import replacing
-from kernel_cache import njit
-from kernel_cache.intrinsics import load8
+from llmcurate.base.disk.files import replacing
+from llmcurate.base.kernels import njit
+from llmcurate.base.kernels.intrinsics import load8
 
 _ONES = np.uint64(0x0101010101010101)
 _HIGH = np.uint64(0x8080808080808080)

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from curate.disk.database import paths_literal
 from curate.documents.rejected import REASONS, sql_rules
-from curate.errors import UsageError
 from curate.inspect.report.store import KEY, Store, opened
 from curate.run.homes import corpus_of
+from llmcurate.base.disk.database import paths_literal
+from llmcurate.base.errors import UsageError
 
 PAGE = 50
 EXCERPT = 240  # characters of a text in a list

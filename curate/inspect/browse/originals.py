@@ -19,8 +19,8 @@ import pyarrow.parquet as pq
 
 from curate.corpus.stage_files import part_path
 from curate.documents.edits import Edit
-from curate.errors import CurateError
 from curate.run.plan import stage_folder
+from llmcurate.base.errors import LlmcurateError
 
 MOST_BYTES = 4 << 20  # longer texts are shown without what was cut
 
@@ -107,7 +107,7 @@ class Originals:
             if stage > 0:
                 return self._kept(stage - 1, int(part), row["id"])
             return self._read(int(part), self._number(int(part), row), first)
-        except (OSError, ValueError, KeyError, CurateError):
+        except (OSError, ValueError, KeyError, LlmcurateError):
             return None
 
     def _folder(self, stage: int) -> Path:

@@ -10,11 +10,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from curate.errors import UsageError
 from curate.inspect.browse import pages
 from curate.inspect.browse.library import Library, Query
 from curate.inspect.browse.originals import Originals
 from curate.inspect.browse.pages import load
+from llmcurate.base.errors import UsageError
 
 HOST = "127.0.0.1"
 MOST_PATH = 8_000

@@ -14,18 +14,18 @@ from urllib.parse import quote
 
 import pyarrow.parquet as pq
 
-from curate.disk.database import literal, paths_literal, scratch_database
-from curate.disk.files import part_files
-from curate.disk.units import format_bytes, format_percent, format_scaled
 from curate.documents.rejected import rejected_files
-from curate.errors import UsageError
 from curate.inspect import results
 from curate.inspect.compare.method_run import Measured, folder_of, measure, recipes_of
 from curate.inspect.report.page import BYTES_A_TOKEN
-from curate.pages import templates
 from curate.run.plan import make_plan
-from curate.terminal.progress import say
-from curate.terminal.tables import table
+from llmcurate.base.disk.database import literal, paths_literal, scratch_database
+from llmcurate.base.disk.files import part_files
+from llmcurate.base.disk.units import format_bytes, format_percent, format_scaled
+from llmcurate.base.errors import UsageError
+from llmcurate.base.pages import templates
+from llmcurate.base.terminal.progress import say
+from llmcurate.base.terminal.tables import table
 
 DEFAULT = ("exact", "minhash", "exact+minhash")
 ROWS = 256  # documents tokenized at once
@@ -184,13 +184,13 @@ def _counter(tokenizer: Path | None) -> Any:
     """(batches of texts, bytes) -> tokens; without a tokenizer the report's rule of thumb."""
     if tokenizer is None:
         return lambda batches, size: round(size / BYTES_A_TOKEN)
-    from tokenize_kit.errors import TokenizerError
+    from llmcurate.base.errors import LlmcurateError
     from tokenize_kit.formats.tokenizer_json import load_tokenizer
 
     path = tokenizer / "tokenizer.json" if tokenizer.is_dir() else tokenizer
     try:
         loaded = load_tokenizer(path)
-    except TokenizerError as error:
+    except LlmcurateError as error:
         raise UsageError(str(error)) from None
 
     def count(batches: Iterator[list[str]], size: int) -> int:

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from curate.engines.worker import end_with
-from curate.errors import CurateError, RunFailed, TooMuchGone, UsageError
 from curate.steps.recipe import Recipe, compose
-from kernel_cache.start import command
+from llmcurate.base.errors import LlmcurateError, RunFailed, TooMuchGone, UsageError
+from llmcurate.base.start import command
 
 MEASURED = "measured.json"
 
@@ -118,9 +118,9 @@ def measure(
 
 def _run(task: dict[str, Any]) -> dict[str, Any]:
     """In the process of the method: runs it and measures."""
-    from curate.disk.process import peak_bytes
     from curate.run.driver import Options, run_planned
     from curate.run.plan import make_plan
+    from llmcurate.base.disk.process import peak_bytes
 
     out = Path(task["out"])
     fresh = not (out / "ledger.db").exists()
@@ -141,7 +141,7 @@ def _run(task: dict[str, Any]) -> dict[str, Any]:
             "peak_parent": peak_bytes(),
             "peak_worker": max(s["peak_bytes"] for s in outcome.stages),
         }
-        from curate.disk.files import write_text
+        from llmcurate.base.disk.files import write_text
 
         write_text(record, json.dumps(costs) + "\n")
     elif outcome.nothing_new and record.exists():
@@ -163,7 +163,7 @@ def main() -> None:
         answer = _run(task)
     except TooMuchGone as error:
         answer = {"totals": {}, "failed": str(error), "too_much": error.share}
-    except CurateError as error:
+    except LlmcurateError as error:
         wrong = error.exit_code != 1
         answer = {"totals": {}, "failed": str(error), "raise": wrong, "code": error.exit_code}
     except KeyboardInterrupt:

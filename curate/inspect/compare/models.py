@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from curate.disk.units import counted, format_scaled
-from curate.disk.yaml_file import read_yaml
-from curate.errors import UsageError
 from curate.inspect import results
-from curate.pages import templates
 from curate.steps.recipe import Change
-from curate.terminal.progress import Progress
-from curate.terminal.tables import table
+from llmcurate.base.disk.units import counted, format_scaled
+from llmcurate.base.disk.yaml_file import read_yaml
+from llmcurate.base.errors import UsageError
+from llmcurate.base.pages import templates
+from llmcurate.base.terminal.progress import Progress
+from llmcurate.base.terminal.tables import table
 
 if TYPE_CHECKING:
     from curate.cli.model_settings import ModelCompare
@@ -38,8 +38,8 @@ HEAD = (
 def variant_of(text: str) -> Variant:
     """From ``tiny``, ``NAME=PRESET,KEY=VALUE,...`` or the path of a YAML file, whose mapping has
     ``preset`` and settings as a recipe's ``model`` has, and the file's name. UsageError."""
+    from llmcurate.base.settings import flat
     from train.judge.compare import Variant
-    from train.settings import flat
 
     if text.endswith((".yaml", ".yml", ".json")):
         path = Path(text)
@@ -102,11 +102,11 @@ def compare_models(
     quiet: bool,
 ) -> None:
     """Trains the variants into OUT, prints the table, and writes comparison.json and .html. Raises
-    TrainError."""
+    LlmcurateError."""
     results.check_folder(out)
+    from llmcurate.base.settings import from_dict, unflat
     from train.config import TrainConfig
     from train.judge.compare import Budget, Variant, compare
-    from train.settings import from_dict, unflat
 
     settings: dict[str, Any] = chosen.model_dump(
         include={"seed", "rows", "context", "lr", "device"}

@@ -11,10 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curate.errors import UsageError
 from curate.formats.read_settings import ReadSettings
 from curate.inspect.report.bins import Histogram
-from curate.pages import templates
 from curate.scoring.language.examples import labelled
 from curate.scoring.language.model import Model, fasttext_lines
 from curate.scoring.language.scores import Scores
@@ -22,6 +20,8 @@ from curate.scoring.quality.measures import measure
 from curate.scoring.quality.model import Classifier
 from curate.scoring.quality.train import Texts, score_all
 from curate.text.buffers import text_buffers
+from llmcurate.base.errors import UsageError
+from llmcurate.base.pages import templates
 
 MOST_LANGUAGES = 60  # in the heat map
 NO_LABEL = "(none)"

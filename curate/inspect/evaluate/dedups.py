@@ -19,19 +19,19 @@ import pyarrow.parquet as pq
 from curate.dedup.minhash.banding import predicted
 from curate.dedup.minhash.step import DedupMinhash
 from curate.dedup.step import DedupStep
-from curate.disk.units import counted, format_bytes, format_percent
 from curate.documents.rejected import rejected_files
 from curate.inspect import results
 from curate.inspect.compare.method_run import folder_of, recipes_of
 from curate.inspect.evaluate import planting
 from curate.inspect.evaluate.dedups_scoring import FOUND, MethodScore, gone, score
 from curate.inspect.evaluate.planting import Plant, Planted, draw
-from curate.pages import templates
 from curate.run.driver import Options, Outcome, run_planned
 from curate.run.plan import make_plan
 from curate.steps.recipe import Recipe
-from curate.terminal.progress import say
-from curate.terminal.tables import table
+from llmcurate.base.disk.units import counted, format_bytes, format_percent
+from llmcurate.base.pages import templates
+from llmcurate.base.terminal.progress import say
+from llmcurate.base.terminal.tables import table
 
 DOCUMENTS = 10_000
 CURVE = [0.4 + n / 100 for n in range(61)]  # similarities at which theory is drawn

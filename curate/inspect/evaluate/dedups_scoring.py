@@ -13,10 +13,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from curate.disk.files import part_files
 from curate.documents.edits import EDITS, Edit, byte_length, edits_of, remaining
 from curate.documents.rejected import rejected_files
 from curate.inspect.evaluate.planting import KINDS, Plant, Region
+from llmcurate.base.disk.files import part_files
 
 FOUND = 0.9  # of the bytes of one of the two copies gone
 WHOLE = ("exact", "near")

@@ -18,17 +18,17 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.disk.database import literal, paths_literal, scratch_database
-from curate.disk.inside import remove
-from curate.disk.units import counted, format_bytes, format_percent
-from curate.errors import UsageError
 from curate.formats.read_settings import ReadSettings
-from curate.pages.html import plain
 from curate.run.driver import Options, run_planned
 from curate.run.plan import make_plan
 from curate.steps.recipe import compose
-from curate.terminal.progress import say
-from curate.terminal.tables import table
+from llmcurate.base.disk.database import literal, paths_literal, scratch_database
+from llmcurate.base.disk.safe_paths import remove
+from llmcurate.base.disk.units import counted, format_bytes, format_percent
+from llmcurate.base.errors import UsageError
+from llmcurate.base.pages.html import plain
+from llmcurate.base.terminal.progress import say
+from llmcurate.base.terminal.tables import table
 
 TRAIN, VAL = "train", "val"
 SIDES = (TRAIN, VAL)
@@ -184,8 +184,8 @@ def _write_sides(
 
 
 def _documents(inputs: list[str], read: ReadSettings) -> Iterator[pa.RecordBatch]:
-    from curate.corpus.direct import DirectInput
-    from curate.formats.part import plan_reading
+    from curate.corpus.direct_input import DirectInput
+    from curate.formats.subset import plan_reading
 
     yield from DirectInput(plan_reading(inputs, read), read).batches(["id", "text"])
 

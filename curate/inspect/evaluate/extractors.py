@@ -13,17 +13,17 @@ import numpy as np
 import pyarrow as pa
 
 from curate.documents.documents import Documents
-from curate.errors import UsageError
 from curate.extract import evaluate as measures
 from curate.formats.inputs import InputPlan
-from curate.formats.part import plan_reading
 from curate.formats.read_settings import ReadSettings
 from curate.formats.reading import PartitionReader
+from curate.formats.subset import plan_reading
 from curate.inspect.evaluate.extractors_gold import FIELDS, Gold, read_gold, record_key
-from curate.pages.side_by_side import side_by_side
 from curate.steps.contracts import Step
 from curate.steps.recipe import compose
-from curate.terminal.progress import Progress, say
+from llmcurate.base.errors import UsageError
+from llmcurate.base.pages.side_by_side import side_by_side
+from llmcurate.base.terminal.progress import Progress, say
 
 WORST_PAGES = 30
 VERDICTS = ("right", "wrong", "missing")

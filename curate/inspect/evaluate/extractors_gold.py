@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from curate.errors import UsageError
 from curate.extract.evaluate import DATE
 from curate.formats.compression import CorruptData, decompressed_chunks, open_input
 from curate.formats.jsonl import BOM, lines, parse
+from llmcurate.base.errors import UsageError
 
 LONGEST_ROW = 64 << 20  # bytes of a line
 FIELDS = ("title", "author", "date")  # what a page states of itself

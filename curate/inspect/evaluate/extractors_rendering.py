@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from curate.disk.units import counted, format_count, format_percent
 from curate.inspect.evaluate.extractors import RATIOS, VERDICTS, Evaluation
 from curate.inspect.evaluate.extractors_gold import FIELDS
-from curate.pages import templates
-from curate.terminal.tables import table
+from llmcurate.base.disk.units import counted, format_count, format_percent
+from llmcurate.base.pages import templates
+from llmcurate.base.terminal.tables import table
 
 WORST_SITES = 30
 

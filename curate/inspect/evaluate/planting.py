@@ -19,13 +19,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.corpus.direct import DirectInput
-from curate.disk.files import replacing
-from curate.disk.parquet_writer import TableWriter, conform, writing
-from curate.errors import UsageError
-from curate.formats.part import plan_reading
+from curate.corpus.direct_input import DirectInput
 from curate.formats.read_settings import ReadSettings
+from curate.formats.subset import plan_reading
 from curate.text.near_copies import WORD, NearCopy, drawn_number, near_copy
+from llmcurate.base.disk.files import replacing
+from llmcurate.base.disk.parquet_writer import TableWriter, conform, writing
+from llmcurate.base.errors import UsageError
 
 SCHEMA = pa.schema(
     [

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from curate.corpus.direct import DirectInput
-from curate.disk.units import counted
-from curate.errors import CurateError, RunFailed, UsageError
-from curate.formats.part import plan_reading
+from curate.corpus.direct_input import DirectInput
 from curate.formats.read_settings import ReadSettings
+from curate.formats.subset import plan_reading
 from curate.run.records import read_record
-from curate.terminal.progress import say
 from curate.text.buffers import as_large_string, text_buffers
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import UsageError
+from llmcurate.base.terminal.progress import say
 
 if TYPE_CHECKING:
     from tokenize_kit.judge.words import Segmentation
@@ -130,7 +130,6 @@ def evaluate(
     words: as of `segmentation`. morphemes: a lexicon. UsageError where a tokenizer cannot be read,
     no document has text, or none is of the pivot.
     """
-    from tokenize_kit.errors import TokenizerError
     from tokenize_kit.judge.compare import compare
     from tokenize_kit.judge.morphemes import read_lexicon
 
@@ -142,22 +141,19 @@ def evaluate(
     if baseline is not None and baseline not in tokenizers:
         tokenizers = [*tokenizers, baseline]
     against = None if baseline is None else tokenizers.index(baseline)
-    try:
-        figures = compare(
-            tokenizers,
-            documents.batches(),
-            GROUPS,
-            show,
-            pattern,
-            against,
-            segmentation=segmentation(dictionary, separator, words),
-            pivot=pivot,
-            price=price,
-            context=context,
-            lexicon=None if morphemes is None else read_lexicon(morphemes),
-        )
-    except TokenizerError as error:
-        raise translated(error) from None
+    figures = compare(
+        tokenizers,
+        documents.batches(),
+        GROUPS,
+        show,
+        pattern,
+        against,
+        segmentation=segmentation(dictionary, separator, words),
+        pivot=pivot,
+        price=price,
+        context=context,
+        lexicon=None if morphemes is None else read_lexicon(morphemes),
+    )
     first = figures["tokenizers"][0]
     if not first["bytes"]:
         refused = documents.tally["rejected"] + documents.tally["corrupt"]
@@ -188,7 +184,7 @@ def segmentation(
     dictionary: Path | None, separator: str | None = None, words: str | None = None
 ) -> Segmentation:
     """How words of scripts without spaces are known; UsageError for several ways at once, and
-    TokenizerError naming a dictionary that cannot be read."""
+    LlmcurateError naming a dictionary that cannot be read."""
     from tokenize_kit.judge.words import Segmentation
     from tokenize_kit.segment.dictionary import read_dictionary
 
@@ -219,11 +215,6 @@ def trained_on(tokenizer: Path, files: list[Path]) -> bool:
 
 def _is_ranks(path: Path) -> bool:
     return path.suffix == ".tiktoken"
-
-
-def translated(error: Any) -> CurateError:
-    """A TokenizerError as an error of the command line."""
-    return (UsageError if error.exit_code == 2 else RunFailed)(str(error))
 
 
 def names(paths: list[Path]) -> list[str]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from curate.disk.units import counted
-from curate.errors import UsageError
 from curate.formats.read_settings import ReadSettings
-from curate.inspect.evaluate.tokenizers import Documents, names, segmentation, translated
+from curate.inspect.evaluate.tokenizers import Documents, names, segmentation
 from curate.inspect.evaluate.tokenizers_page import NONE, ratio, script_name, share, whole
 from curate.inspect.evaluate.tokenizers_text import quoted, short
-from curate.pages import templates
-from curate.terminal.tables import table
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import UsageError
+from llmcurate.base.pages import templates
+from llmcurate.base.terminal.tables import table
 
 
 def diff(
@@ -26,21 +26,17 @@ def diff(
 ) -> dict[str, Any]:
     """The figures of `tokenize_kit.judge.diff`, with the names of both and the inputs. UsageError
     where a tokenizer cannot be read."""
-    from tokenize_kit.errors import TokenizerError
     from tokenize_kit.judge.diff import diff as run
 
     documents = Documents(inputs, quiet, read) if inputs else None
     if pattern is not None and not any(path.suffix == ".tiktoken" for path in paths):
         raise UsageError("--pattern is for .tiktoken files, and none is given; leave it out")
-    try:
-        figures = run(
-            *paths,
-            documents.batches() if documents else (),
-            pattern=pattern,
-            segmentation=segmentation(dictionary),
-        )
-    except TokenizerError as error:
-        raise translated(error) from None
+    figures = run(
+        *paths,
+        documents.batches() if documents else (),
+        pattern=pattern,
+        segmentation=segmentation(dictionary),
+    )
     counts = documents.tally if documents else {}
     return {"names": names(list(paths)), "inputs": inputs, **counts, **figures}
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from curate.disk.units import counted, format_percent
-from curate.pages import templates
-from curate.pages.html import plain
+from llmcurate.base.disk.units import counted, format_percent
+from llmcurate.base.pages import templates
+from llmcurate.base.pages.html import plain
 
 NONE = "-"
 SERIES, LANGUAGES, SCRIPTS_DRAWN = 4, 8, 10  # tokenizers, languages, scripts in a chart

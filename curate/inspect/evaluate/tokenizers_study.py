@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast, get_args
 
-from curate.disk.units import counted, parse_count
-from curate.errors import UsageError
 from curate.formats.read_settings import ReadSettings
 from curate.inspect import results
-from curate.inspect.evaluate.tokenizers import Documents, segmentation, translated
+from curate.inspect.evaluate.tokenizers import Documents, segmentation
 from curate.inspect.evaluate.tokenizers_page import ratio, share, whole
-from curate.pages import templates
-from curate.terminal.tables import table
+from llmcurate.base.disk.units import counted, parse_count
+from llmcurate.base.errors import UsageError
+from llmcurate.base.pages import templates
+from llmcurate.base.terminal.tables import table
 
 
 def study(
@@ -29,7 +29,6 @@ def study(
     quiet: bool = False,
 ) -> None:
     """Prints the figures; with OUT also study.json and study.html. sizes: with commas between."""
-    from tokenize_kit.errors import TokenizerError
     from tokenize_kit.judge.candidate import texts_of
     from tokenize_kit.learn.study import study as run
     from tokenize_kit.pattern.named import Digits
@@ -47,17 +46,14 @@ def study(
         for data, offsets, _ in documents.batches():
             yield from texts_of(data, offsets)
 
-    try:
-        comparison = run(
-            texts(),
-            vocabs,
-            digits=cast(Digits, digits),
-            width=width,
-            worth=worth,
-            segmentation=segmentation(dictionary),
-        )
-    except TokenizerError as error:
-        raise translated(error) from None
+    comparison = run(
+        texts(),
+        vocabs,
+        digits=cast(Digits, digits),
+        width=width,
+        worth=worth,
+        segmentation=segmentation(dictionary),
+    )
     figures = {"inputs": inputs, **documents.tally, "digits": digits, **comparison}
     results.show(
         figures, lambda: text(figures), lambda: render(figures), out, as_json, name="study"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from curate.disk.units import counted
 from curate.inspect.evaluate.tokenizers_page import (
     NONE,
     PREMIUM,
@@ -16,8 +15,9 @@ from curate.inspect.evaluate.tokenizers_page import (
     share,
     whole,
 )
-from curate.pages.html import plain
-from curate.terminal.tables import table
+from llmcurate.base.disk.units import counted
+from llmcurate.base.pages.html import plain
+from llmcurate.base.terminal.tables import table
 
 GROUPS_SHOWN = 20  # languages or sources printed; evaluation.json has all
 SCRIPTS_SHOWN, PAIRS_SHOWN = 8, 6

@@ -15,11 +15,11 @@ from typing import Any, TypeVar
 
 import yaml
 
-from curate.errors import UsageError
 from curate.run.funnel import rows
 from curate.run.workspace import Workspace
 from curate.steps.contracts import Settings
 from curate.steps.recipe import Recipe
+from llmcurate.base.errors import UsageError
 
 Of = TypeVar("Of")
 FIRST, LATER = "first", "later"

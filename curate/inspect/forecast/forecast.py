@@ -15,13 +15,13 @@ from difflib import get_close_matches
 from typing import Any
 
 from curate.corpus.sizes import Sizes
-from curate.disk.units import counted, format_bytes, format_duration, format_scaled
-from curate.errors import UsageError
 from curate.formats.inputs import partition_size
 from curate.inspect.forecast.figures import Figures, StepFigures
 from curate.run.plan import MapStage, RunPlan
 from curate.steps.contracts import CorpusStep, Settings
-from curate.terminal.tables import table
+from llmcurate.base.disk.units import counted, format_bytes, format_duration, format_scaled
+from llmcurate.base.errors import UsageError
+from llmcurate.base.terminal.tables import table
 
 GETS_A_FILE = 2  # of parquet: its footer, its rows; at least
 

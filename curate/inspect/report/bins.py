@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.disk.process import in_order
+from llmcurate.base.disk.process import in_order
 
 BINS = 40
 NEAR = 15  # a histogram ends at so many times a limit

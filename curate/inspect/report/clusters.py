@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from curate.disk.units import counted
 from curate.documents.edits import EDITS, Edit, edits_of, remaining
-from curate.errors import UsageError
 from curate.inspect.report.store import KEY, Position, Store, find_rows, opened, read_rows
-from curate.pages.html import Diff, compare, plain
 from curate.run.records import read_record
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import UsageError
+from llmcurate.base.pages.html import Diff, compare, plain
 
 CHARS = 20_000  # of each text that is compared
 PASSAGE = 2_000  # characters of a passage that are shown

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.disk.process import in_order
 from curate.inspect.report.bins import Histogram, Range, edges_of
 from curate.inspect.report.store import Store, group_files
+from llmcurate.base.disk.process import in_order
 
 MOST_LABELS = 20
 MOST_BYTES = 256 << 20  # of texts that are read for their lengths

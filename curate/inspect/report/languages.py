@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from curate.disk.database import literal
 from curate.documents.rejected import REASONS, sql_reasons
 from curate.inspect.report.store import KEY, KEY_MOST, Store
+from llmcurate.base.disk.database import literal
 
 MOST_OF = 0.5  # of a language's documents that one rule drops
 FEWEST = 50  # documents of a language, for its share to mean something

@@ -13,17 +13,6 @@ import yaml
 
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run, run_here
-from curate.disk.elsewhere import Storage
-from curate.disk.files import write_text
-from curate.disk.units import (
-    counted,
-    format_bytes,
-    format_count,
-    format_duration,
-    format_estimate,
-    format_percent,
-    format_scaled,
-)
 from curate.documents.limits import Limit, limits_of
 from curate.engines.cpu_time import cpu_seconds
 from curate.inspect.report import ages, duplicates, freshness, kept, languages, rules
@@ -34,11 +23,22 @@ from curate.inspect.report.kept import Kept
 from curate.inspect.report.languages import LEAST, Unsure
 from curate.inspect.report.rules import Example, RuleFigures
 from curate.inspect.report.store import opened
-from curate.pages.html import percent, plain
-from curate.pages.templates import render as render_template
 from curate.run import funnel
 from curate.run.outcome import Outcome
 from curate.run.records import driver_costs, record, write_corrupt, write_record
+from llmcurate.base.disk.elsewhere import Storage
+from llmcurate.base.disk.files import write_text
+from llmcurate.base.disk.units import (
+    counted,
+    format_bytes,
+    format_count,
+    format_duration,
+    format_estimate,
+    format_percent,
+    format_scaled,
+)
+from llmcurate.base.pages.html import percent, plain
+from llmcurate.base.pages.templates import render as render_template
 
 
 @dataclass

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from curate.disk.database import arrow_batches, literal
 from curate.documents.limits import Limit
 from curate.documents.rejected import REASONS, SQL_FIRST_RULE, rules_of, sql_reasons, sql_rules
 from curate.inspect.report.bins import Histogram, Range, edges_of, fill, ranges
@@ -28,6 +27,7 @@ from curate.inspect.report.store import (
     group_files,
     of_group,
 )
+from llmcurate.base.disk.database import arrow_batches, literal
 
 REASON_BATCH = 500_000
 MOST_SETS = 50_000  # different sets of rules that are looked at for overlaps

@@ -21,13 +21,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.corpus.sketches import Run, run_here
-from curate.disk.database import literal, paths_literal, scratch_database
-from curate.disk.elsewhere import Storage, size_of
-from curate.disk.files import replacing
-from curate.disk.process import in_order
 from curate.documents.rejected import REASON_COLUMNS, SQL_COLUMNS
 from curate.inspect.report.bins import numeric_columns
 from curate.run.homes import Corpus, corpus_of
+from llmcurate.base.disk.database import literal, paths_literal, scratch_database
+from llmcurate.base.disk.elsewhere import Storage, size_of
+from llmcurate.base.disk.files import replacing
+from llmcurate.base.disk.process import in_order
 
 Position = tuple[str, int]  # a file and a row in it
 # DuckDB's md5 is the same in all its versions, which its hash is not.

@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from curate.disk.files import file_digest
-from curate.errors import CurateError
 from curate.inspect.verify.run import Document, FinishedRun, model_at
 from curate.inspect.verify.tally import SCORE_BOUND, NotChecked, NotInRun, Tally
+from llmcurate.base.disk.files import file_digest
+from llmcurate.base.errors import LlmcurateError
 
 _SPACE = "\0\t\n\v\f\r "  # what fastText takes for the end of a word
 _COMMANDS = re.compile(rf"(?<![^{_SPACE}])(?:</s>(?![^{_SPACE}])|__label__[^{_SPACE}]*)")
@@ -29,7 +29,7 @@ def check(run: FinishedRun) -> list[Tally]:
         from curate.scoring.language.model import library
 
         binding = library()
-    except CurateError:
+    except LlmcurateError:
         raise NotChecked("pip install fasttext-numpy2-wheel") from None
     last = [step.label for step in steps if step.name == "language"][-1:]
     tallies = []

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from curate.errors import CurateError
 from curate.inspect.verify.run import FinishedRun
 from curate.inspect.verify.tally import PERPLEXITY_BOUND, NotChecked, NotInRun, Tally, need
+from llmcurate.base.errors import LlmcurateError
 
 if TYPE_CHECKING:
     from curate.scoring.perplexity.model_file import ModelData
@@ -34,7 +34,7 @@ def _check(run: FinishedRun, step: Any) -> Tally:
     tally = Tally("kenlm", f"{step.label}: perplexities")
     try:
         paths = find_models(step.model)
-    except CurateError as error:
+    except LlmcurateError as error:
         raise NotChecked(str(error)) from None
     measured: dict[str, list[tuple[str, float, str]]] = {}
     for document in run.sample:

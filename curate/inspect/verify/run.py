@@ -21,10 +21,8 @@ import pyarrow.parquet as pq
 import xxhash
 
 from curate.corpus.stage_files import changed_ids, read_kept
-from curate.disk.inside import inside
 from curate.documents.documents import NUMBER
 from curate.documents.edits import edits_of
-from curate.errors import CurateError, UsageError
 from curate.formats.compression import path_of
 from curate.formats.inputs import InputPlan
 from curate.formats.read_settings import ReadSettings
@@ -34,6 +32,8 @@ from curate.run.homes import corpus_of
 from curate.run.ledger import RUN
 from curate.run.records import read_record
 from curate.steps.contracts import Settings
+from llmcurate.base.disk.safe_paths import inside
+from llmcurate.base.errors import LlmcurateError, UsageError
 
 PARTS = 8  # partitions that documents are drawn from
 ROWS = 1_000
@@ -301,7 +301,7 @@ def model_at(path: Any) -> Path:
     """The file that a step names; NotChecked where it is gone."""
     try:
         file = Path(path())
-    except CurateError as error:
+    except LlmcurateError as error:
         raise NotChecked(str(error)) from None
     if not file.is_file():
         raise NotChecked(f"the model {file} is gone")

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from curate.disk.units import counted
 from curate.inspect.verify.run import FinishedRun
 from curate.inspect.verify.tally import CAUSES, NotChecked, NotInRun, Tally
-from curate.pages import templates
-from curate.pages.html import plain
-from curate.terminal.tables import table
+from llmcurate.base.disk.units import counted
+from llmcurate.base.pages import templates
+from llmcurate.base.pages.html import plain
+from llmcurate.base.terminal.tables import table
 
 # The module of each comparison, and the library that it is made with.
 CHECKS = {

@@ -13,13 +13,13 @@ import sqlite3
 import stat
 from pathlib import Path
 
-from curate.errors import UsageError
 from curate.formats.inputs import InputPlan
 from curate.formats.listing import find_files
 from curate.inspect.whatif.question import Question, ask
 from curate.run.driver import Options, Outcome, run_planned
 from curate.run.ledger import Ledger
 from curate.run.plan import plan_run, stage_folder
+from llmcurate.base.errors import UsageError
 
 
 def apply(run: Path, sets: tuple[str, ...], out: Path | None, options: Options) -> Outcome:

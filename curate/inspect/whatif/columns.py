@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.disk.files import part_files
 from curate.documents.rejected import REASONS, is_rejected_file, rejected_files
+from llmcurate.base.disk.files import part_files
 
 THREADS = min(4, os.cpu_count() or 1)  # for decompression; memory is a file's columns a thread
 MOST_COLUMNS = 48

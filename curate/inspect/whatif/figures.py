@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from curate.disk.units import counted
 from curate.inspect.report.bins import Range, edges_of
 from curate.inspect.report.page import bytes_a_token
 from curate.inspect.whatif.columns import THREADS, Reading
@@ -21,6 +20,7 @@ from curate.inspect.whatif.dedups import Resolved, resolved
 from curate.inspect.whatif.question import Question, Rule, ask
 from curate.inspect.whatif.scores import Scores, read
 from curate.inspect.whatif.verdicts import Decider, Verdicts
+from llmcurate.base.disk.units import counted
 
 CELLS = 4096
 CROWDED = 3  # thresholds in neighbouring cells: of more, a binary search is as fast

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from curate.documents.limits import Limit
-from curate.errors import RunFailed, UsageError
 from curate.run.homes import Corpus, corpus_of
 from curate.run.records import read_record
 from curate.steps.contracts import CorpusStep, Settings, Step
 from curate.steps.recipe import Recipe, load
+from llmcurate.base.errors import RunFailed, UsageError
 
 BY_PROFILE = "by profile"
 READER = -1  # the place of what marks before any step: reading, the engine

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from curate.disk.units import counted, format_bytes, format_measure, format_short
 from curate.inspect.whatif.figures import Answer, Language, Point, RuleFigures
-from curate.pages.html import plain
-from curate.pages.templates import render
-from curate.terminal.tables import table
+from llmcurate.base.disk.units import counted, format_bytes, format_measure, format_short
+from llmcurate.base.pages.html import plain
+from llmcurate.base.pages.templates import render
+from llmcurate.base.terminal.tables import table
 
 MOST_RULES = 40  # in the terminal
 PAGE_RULES = 60  # curves on the page

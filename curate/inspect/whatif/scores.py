@@ -19,12 +19,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.corpus.manifests import FOLDERS, manifest_path
-from curate.disk.files import replacing
 from curate.documents.rejected import REASONS, reason_codes
-from curate.errors import UsageError, may_not_write
 from curate.inspect.report.bins import numeric_columns
 from curate.inspect.whatif.columns import Reading
 from curate.run.homes import Corpus
+from llmcurate.base.disk.files import replacing
+from llmcurate.base.errors import UsageError, may_not_write
 
 FEW = 4096  # texts at once: to get memory for more of them takes longer than to read them
 SIZES, HOME_SIZES = Path("stages", "text-sizes"), Path("runs", ".text-sizes")

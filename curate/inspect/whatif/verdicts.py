@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from curate.documents.limits import Langs, marks
-from curate.errors import UsageError
 from curate.inspect.whatif.question import READER, Question, Rule
 from curate.inspect.whatif.scores import Scores
+from llmcurate.base.errors import UsageError
 
 
 @dataclass

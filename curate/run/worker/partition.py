@@ -26,10 +26,6 @@ from curate.corpus.stage_files import (
     read_kept,
     with_ids,
 )
-from curate.disk.files import replacing
-from curate.disk.parquet_writer import writing
-from curate.disk.process import peak_bytes
-from curate.disk.seals import seal, verify
 from curate.documents.documents import NUMBER, Documents
 from curate.documents.edits import EDIT, EDITS
 from curate.engines import worker
@@ -46,6 +42,10 @@ from curate.run.worker.specification import (
     sketch_rows,
     written_kinds,
 )
+from llmcurate.base.disk.files import replacing
+from llmcurate.base.disk.parquet_writer import writing
+from llmcurate.base.disk.process import peak_bytes
+from llmcurate.base.disk.seals import seal, verify
 
 LOADING_SECONDS = 3600.0  # that models may take to load, where there is a limit for batches
 READING_SECONDS = 0.1  # between two words of a worker that reads

@@ -18,15 +18,15 @@ import pyarrow.parquet as pq
 
 from curate.corpus.sketches import SketchedCorpus
 from curate.corpus.stage_files import part_path
-from curate.disk.parquet_writer import writing
 from curate.documents.documents import CORE, NUMBER, PAYLOAD, Documents
 from curate.documents.edits import EDIT, EDITS
 from curate.engines import worker
 from curate.engines.local import call_apart
-from curate.errors import CurateError
 from curate.run.worker.specification import build_step, load_spec, open_steps, sketch_rows
 from curate.steps.contracts import CorpusStep, ProductContext, Step
-from kernel_cache import compile_time
+from llmcurate.base.disk.parquet_writer import writing
+from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.kernels import compile_time
 
 TEXT = """The river rose in the night, and by the morning the whole valley was under water. \
 People who had lived there for years said that they had never seen anything like it before.
@@ -78,7 +78,7 @@ def rehearse_one(payload: dict[str, Any]) -> dict[str, Any]:
     """Rehearses a step, or products, by itself. payload: `identity` of a step, or None for the
     products; wait: whether to wait for kernels that another process compiles. Returns `busy`,
     whether it would have to wait, and `missing`, why a step could not be rehearsed."""
-    from kernel_cache.locks import Busy
+    from llmcurate.base.kernels.locks import Busy
 
     try:
         with nullcontext() if payload["wait"] else _refusing():
@@ -88,7 +88,7 @@ def rehearse_one(payload: dict[str, Any]) -> dict[str, Any]:
                 rehearse(build_step(payload["identity"]), Path())
     except Busy:
         return {"busy": True, "missing": None}
-    except CurateError as error:  # a model or a library is not there
+    except LlmcurateError as error:  # a model or a library is not there
         return {"busy": False, "missing": str(error)}
     except Exception as error:  # said by name; a run may never meet it
         return {"busy": False, "missing": f"{type(error).__name__}: {error}"}
@@ -98,7 +98,7 @@ def rehearse_one(payload: dict[str, Any]) -> dict[str, Any]:
 @contextmanager
 def _refusing() -> Iterator[None]:
     """Within, a kernel that another process compiles raises Busy."""
-    from kernel_cache import locks
+    from llmcurate.base.kernels import locks
 
     before, compile_time.on_busy = compile_time.on_busy, locks.refuse
     try:

@@ -19,18 +19,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.corpus.stage_files import keys, part_path, public
-from curate.disk.parquet_writer import TableWriter, one_array
-from curate.disk.seals import Seal, seal
 from curate.documents.documents import NUMBER, Documents
 from curate.engines import worker
 from curate.engines.cpu_time import cpu_seconds
-from curate.errors import RunFailed
 from curate.formats.inputs import InputPlan
 from curate.formats.read_settings import ReadSettings
 from curate.run.worker.traces import Traces
 from curate.steps.contracts import CorpusStep, Settings, Step
 from curate.steps.failures import failing, on_batch
 from curate.steps.registry import step_class
+from llmcurate.base.disk.parquet_writer import TableWriter, one_array
+from llmcurate.base.disk.seals import Seal, seal
+from llmcurate.base.errors import RunFailed
 
 # The numbers of documents that a worker works on before the first one, and while it reads.
 LOADING, READING = (-2, -2), (-1, -1)

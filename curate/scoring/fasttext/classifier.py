@@ -9,7 +9,6 @@ from threading import Lock
 
 import numpy as np
 
-from curate.errors import UsageError
 from curate.scoring.fasttext.explaining import Share, explain
 from curate.scoring.fasttext.features import (
     END_WORD,
@@ -25,7 +24,8 @@ from curate.scoring.fasttext.features import (
 )
 from curate.scoring.fasttext.hidden import Memory, add_rows, hidden_of, memory, scratch_for
 from curate.scoring.fasttext.reading import DECODED, HS, SIGMOID, Output, Rows, Weights, read_model
-from kernel_cache import njit
+from llmcurate.base.errors import UsageError
+from llmcurate.base.kernels import njit
 
 # Outputs and the best k of them are those of fastText 0.9.2 (`Loss::predict`, `findKBest`,
 # `HierarchicalSoftmaxLoss::dfs`, `std_log`), the heap that of libstdc++, so that ties are equal.

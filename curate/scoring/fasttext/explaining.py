@@ -26,7 +26,7 @@ from curate.scoring.fasttext.features import (
 )
 from curate.scoring.fasttext.hidden import add_rows
 from curate.scoring.fasttext.reading import HS, Output, Weights
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 
 KINDS = ("word", "n-gram", "words")
 _WORD, _NGRAM, _WORDS = range(3)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 
 # What readWord takes for the end of a word.
 SPACE = np.zeros(256, np.bool_)

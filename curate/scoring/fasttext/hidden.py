@@ -28,7 +28,7 @@ from curate.scoring.fasttext.features import (
     word_ngram,
 )
 from curate.scoring.fasttext.reading import Rows, Weights
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 
 _LONGEST = 64  # bytes of a word that is worth remembering
 _BYTES = 16 << 20  # of remembered sums

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from curate.errors import UsageError
+from llmcurate.base.errors import UsageError
 
 PREFIX = "__label__"
 MAGIC, VERSIONS = 793712314, (11, 12)

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from curate.errors import UsageError
 from curate.scoring.fasttext.features import (
     Words,
     end_entry,
@@ -25,7 +24,8 @@ from curate.scoring.fasttext.model_file import (
     Quantizer,
     read_layout,
 )
-from kernel_cache import read_only
+from llmcurate.base.errors import UsageError
+from llmcurate.base.kernels import read_only
 
 HS, SIGMOID, SOFTMAX = 0, 1, 2
 KIND = {"hs": HS, "ns": SIGMOID, "ova": SIGMOID, "softmax": SOFTMAX}

@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from curate.disk.files import file_digest
-from curate.errors import UsageError
 from curate.scoring.fasttext.model_file import read_header
 from curate.steps.contracts import Step
+from llmcurate.base.disk.files import file_digest
+from llmcurate.base.errors import UsageError
 
 
 class FastTextStep(Step):

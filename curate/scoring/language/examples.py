@@ -18,10 +18,10 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from curate.errors import UsageError
 from curate.scoring.fasttext.model_file import PREFIX
 from curate.scoring.language.model import fasttext_lines
 from curate.text.buffers import as_large_string, text_buffers
+from llmcurate.base.errors import UsageError
 
 
 @dataclass(frozen=True)

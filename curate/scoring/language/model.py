@@ -17,13 +17,13 @@ import numpy as np
 import pyarrow as pa
 
 from curate.documents.documents import Documents
-from curate.errors import RunFailed
 from curate.scoring.fasttext.classifier import Classifier
 from curate.scoring.fasttext.features import END_WORD, LABEL_PREFIX, SPACE
 from curate.scoring.fasttext.model_file import Header
 from curate.text.lines import newline_lines
 from curate.text.unicode import row_chars
-from kernel_cache import njit
+from llmcurate.base.errors import RunFailed
+from llmcurate.base.kernels import njit
 
 _END, _LABEL = END_WORD, LABEL_PREFIX
 

@@ -6,9 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from curate.disk.units import counted, format_percent
-from curate.terminal.tables import table
 from curate.text.codes import comparable, script
+from llmcurate.base.disk.units import counted, format_percent
+from llmcurate.base.terminal.tables import table
 
 BINS = 10  # of equal width
 

@@ -11,15 +11,15 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field, PrivateAttr, field_validator
 
-from curate.disk.files import file_digest
-from curate.disk.units import counted
 from curate.documents.documents import Documents
 from curate.documents.limits import Limit, decide, langs_of
-from curate.errors import UsageError
 from curate.fetch.published import Published
 from curate.scoring.fasttext.model_file import read_header
 from curate.steps.profiled import Profiled
 from curate.text import codes
+from llmcurate.base.disk.files import file_digest
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import UsageError
 
 if TYPE_CHECKING:
     from curate.scoring.language.model import Model

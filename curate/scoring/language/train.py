@@ -20,13 +20,13 @@ from typing import Any
 
 import numpy as np
 
-from curate.disk.files import TEMPORARY, clear_temporary, file_digest, replacing, write_text
-from curate.errors import RunFailed, UsageError
 from curate.scoring.fasttext.model_file import PREFIX
 from curate.scoring.language.examples import BATCH, Lines, Training
 from curate.scoring.language.model import Model, library, need_library
 from curate.scoring.language.scores import Scores
 from curate.steps.contracts import CallApart
+from llmcurate.base.disk.files import TEMPORARY, clear_temporary, file_digest, replacing, write_text
+from llmcurate.base.errors import RunFailed, UsageError
 
 # glibc fills with the complement of 255 (mallopt(3), M_PERTURB), macOS with 0xAA, which as numbers
 # is -3e-13.

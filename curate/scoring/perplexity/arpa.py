@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from curate.disk.files import replacing
-from curate.errors import UsageError
 from curate.scoring.perplexity.model_file import MOST_ORDER, ModelData
 from curate.scoring.perplexity.sentences import Unit, Variant
 from curate.scoring.perplexity.table import MOST_SLOTS, NotClosed, Rows, level, tables
 from curate.scoring.perplexity.vocabulary import SPECIAL, vocabulary
+from llmcurate.base.disk.files import replacing
+from llmcurate.base.errors import UsageError
 
 _COUNT = re.compile(r"ngram (\d{1,9})=(\d{1,15})")
 _MOST = 3.4e38  # of a float32

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from curate.disk.files import file_digest
-from curate.errors import RunFailed, UsageError
 from curate.scoring.perplexity.model_file import is_kenlm
 from curate.scoring.perplexity.sentences import ccnet_text, load_pieces
+from llmcurate.base.disk.files import file_digest
+from llmcurate.base.errors import RunFailed, UsageError
 
 # Percentiles 30 and 60 over CCNet's sample of Common Crawl: cc_net/data/cutoff.csv.
 CUTOFFS: dict[str, tuple[float, float]] = {

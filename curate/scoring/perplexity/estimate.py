@@ -17,7 +17,6 @@ from pathlib import Path
 
 import numpy as np
 
-from curate.errors import RunFailed
 from curate.scoring.perplexity.ngrams import (
     BOS,
     CHUNK,
@@ -27,7 +26,8 @@ from curate.scoring.perplexity.ngrams import (
     mapped,
     shift_right,
 )
-from kernel_cache import njit
+from llmcurate.base.errors import RunFailed
+from llmcurate.base.kernels import njit
 
 _FILES = (("hi", "u8"), ("lo", "u8"), ("count", "i8"), ("pruned", "u1"))
 

@@ -23,7 +23,7 @@ from curate.scoring.perplexity.table import score
 from curate.scoring.perplexity.vocabulary import Vocabulary
 from curate.text.buffers import text_buffers
 from curate.text.unicode import line_end_bytes, space_bytes
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 
 # Lines and words are those of `str.splitlines()` and `str.split()`. A row without white space
 # other than space, tab and line feed is cut without a branch a byte.

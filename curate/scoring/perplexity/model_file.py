@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 from xxhash import xxh3_128, xxh3_128_digest, xxh3_128_hexdigest
 
-from curate.disk.files import replacing
-from curate.errors import UsageError
 from curate.scoring.perplexity.sentences import Unit, Variant
 from curate.scoring.perplexity.table import BUCKET, MOST_SLOTS
 from curate.scoring.perplexity.vocabulary import SPECIAL, Vocabulary
+from llmcurate.base.disk.files import replacing
+from llmcurate.base.errors import UsageError
 
 MAGIC = b"LLMCNGRM"
 VERSION = 1

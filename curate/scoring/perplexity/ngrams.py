@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from curate.disk.files import reserve
-from kernel_cache import njit
+from llmcurate.base.disk.files import reserve
+from llmcurate.base.kernels import njit
 
 BITS = 128
 BOS = 1  # the id of <s>

@@ -21,11 +21,11 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from curate.errors import CurateError, RunFailed, UsageError
 from curate.scoring.perplexity.vocabulary import SPECIAL
 from curate.text.buffers import text_buffers
 from curate.text.folding import CCNET_CONTROLS, CCNET_PUNCTUATION
 from curate.text.tables import segment
+from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
 
 # What stands for each of CCNET_PUNCTUATION; that of `１` is a quotation mark there, but digits are
 # 0 before it is looked at.
@@ -169,7 +169,7 @@ _LONGEST = 16_384  # bytes of a sentence; what is longer is passed over, so it i
 _THREADS = 4  # fixed, since sums of their floats depend on their number
 
 
-def _no_pieces(vocab: int, why: str) -> CurateError:
+def _no_pieces(vocab: int, why: str) -> LlmcurateError:
     """What SentencePiece says of a vocabulary that does not fit the text, for a user."""
     if most := re.search(r"size too high.* value <= (\d+)", why):
         return UsageError(

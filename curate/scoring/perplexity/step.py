@@ -17,9 +17,9 @@ from pydantic import Field, PrivateAttr, field_validator, model_validator
 from curate.corpus.sketches import Sketches
 from curate.documents.documents import NUMBER, Documents
 from curate.documents.limits import Limit, decide
-from curate.errors import UsageError
 from curate.scoring.perplexity.buckets import BUCKETS
 from curate.steps.contracts import CorpusStep
+from llmcurate.base.errors import UsageError
 
 MARK = "{lang}"  # stands for the language in a model's path
 EVERY = "*"  # the key of a model for all languages

@@ -14,8 +14,8 @@ import numpy as np
 
 from curate.scoring.perplexity.ngrams import BOS
 from curate.text.hashing import mix
-from kernel_cache import njit
-from kernel_cache.intrinsics import prefetch
+from llmcurate.base.kernels import njit
+from llmcurate.base.kernels.intrinsics import prefetch
 
 LOAD = 1.5  # slots an n-gram
 BUCKET = 4  # slots of 16 bytes: what one load from memory brings

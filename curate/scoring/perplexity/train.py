@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from curate.disk.inside import remove
-from curate.errors import RunFailed, UsageError
 from curate.scoring.perplexity.estimate import Estimate, adjusted, estimate
 from curate.scoring.perplexity.model_file import ModelData, write_model
 from curate.scoring.perplexity.ngrams import BITS, Column, Sorter, mapped, ngram_keys, words_of
@@ -29,6 +27,8 @@ from curate.scoring.perplexity.sentences import (
 )
 from curate.scoring.perplexity.table import Rows, tables
 from curate.scoring.perplexity.vocabulary import SPECIAL, Growing, Vocabulary
+from llmcurate.base.disk.safe_paths import remove
+from llmcurate.base.errors import RunFailed, UsageError
 
 _ROW_BYTES = 128  # of memory for an n-gram that is being sorted, its copies included
 _BATCH = 1 << 16

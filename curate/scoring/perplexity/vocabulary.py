@@ -11,8 +11,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from kernel_cache import njit
-from kernel_cache.intrinsics import load8, load_few, prefetch, stir
+from llmcurate.base.kernels import njit
+from llmcurate.base.kernels.intrinsics import load8, load_few, prefetch, stir
 
 SPECIAL = (b"<unk>", b"<s>", b"</s>")
 UNK, EOS = 0, 2

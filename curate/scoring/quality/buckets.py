@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 from pydantic import Field, field_validator, model_validator
 
 from curate.corpus.sketches import Sketches
-from curate.disk.parquet_writer import one_array
 from curate.documents.documents import NUMBER, Documents
-from curate.errors import UsageError
 from curate.steps.contracts import CorpusStep
+from llmcurate.base.disk.parquet_writer import one_array
+from llmcurate.base.errors import UsageError
 
 MOST_SCORES = 8  # every set of scores is tried for weights
 NONE = "none"  # of documents without a value in the column `by`

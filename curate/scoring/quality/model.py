@@ -13,14 +13,14 @@ from pathlib import Path
 
 import numpy as np
 
-from curate.errors import UsageError
 from curate.scoring.fasttext import classifier
 from curate.scoring.fasttext.explaining import Share
 from curate.scoring.fasttext.features import END_WORD, LABEL_PREFIX, SPACE
 from curate.scoring.fasttext.model_file import read_header
 from curate.scoring.language.model import fasttext_lines
 from curate.text.unicode import ASCII_LINE_END, line_end_bytes, space_bytes
-from kernel_cache import njit
+from llmcurate.base.errors import UsageError
+from llmcurate.base.kernels import njit
 
 # Bytes that a line end may begin with.
 _LOOK = ASCII_LINE_END.copy()

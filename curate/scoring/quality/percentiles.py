@@ -25,9 +25,9 @@ from curate.corpus.phases import Done, Phase, forget, run_phases
 from curate.corpus.ranks import FINE, find_ranks, score_totals, write_counts
 from curate.corpus.shuffle.tasks import Group, groups, run_tasks
 from curate.corpus.sketches import Sketches, SketchFile, Task, sketch_batches
-from curate.disk.files import replacing
-from curate.disk.units import counted
-from curate.errors import RunFailed
+from llmcurate.base.disk.files import replacing
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import RunFailed
 
 if TYPE_CHECKING:
     from curate.scoring.quality.buckets import QualityBuckets

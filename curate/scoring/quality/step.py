@@ -22,13 +22,13 @@ from curate.corpus.phases import Done, Phase, forget, run_phases
 from curate.corpus.ranks import ALL, find_ranks, score_totals, write_counts
 from curate.corpus.shuffle.tasks import Group, groups, run_tasks
 from curate.corpus.sketches import Sketches, Task, sketch_batches
-from curate.disk.files import file_digest
 from curate.documents.documents import NUMBER, Documents
 from curate.documents.limits import Limit, decide
-from curate.errors import UsageError
 from curate.scoring.quality.measures import kept_count
 from curate.scoring.quality.model import VARIABLE, Classifier, effective, good_label
 from curate.steps.contracts import CorpusStep, Settings, Step
+from llmcurate.base.disk.files import file_digest
+from llmcurate.base.errors import UsageError
 
 EXPLAINED = 12  # words and n-grams that `explain` names
 _KEY = "quality\0"  # so that another draw by the same ids and seed would be another

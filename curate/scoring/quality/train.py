@@ -29,18 +29,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from curate.corpus.direct import DirectInput
-from curate.disk.files import TEMPORARY, clear_temporary, file_digest, replacing, write_text
-from curate.errors import UsageError
-from curate.formats.part import plan_reading
+from curate.corpus.direct_input import DirectInput
 from curate.formats.read_settings import ReadSettings
+from curate.formats.subset import plan_reading
 from curate.scoring.language.examples import BATCH, Example, Lines, Training
 from curate.scoring.language.train import fit_apart
 from curate.scoring.quality.measures import measure
 from curate.scoring.quality.model import GOOD, REST, Classifier, joined_lines
 from curate.steps.contracts import CallApart
-from curate.terminal.progress import say
 from curate.text.buffers import as_large_string, text_buffers
+from llmcurate.base.disk.files import TEMPORARY, clear_temporary, file_digest, replacing, write_text
+from llmcurate.base.errors import UsageError
+from llmcurate.base.terminal.progress import say
 
 
 class Texts:

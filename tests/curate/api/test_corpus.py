@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from curate import Corpus, run_recipe
-from curate.errors import UsageError
 from curate.steps.recipe import load, parse
 from curate.steps.shipped import names
+from llmcurate import Corpus, run_recipe
+from llmcurate.base.errors import UsageError
 
 
 def test_the_recipe_prints_as_yaml_that_is_the_same_recipe() -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from curate import Corpus, Result
-from curate.errors import UsageError
+from llmcurate import Corpus, Result
+from llmcurate.base.errors import UsageError
 from tests.curate.conftest import Bench, pages
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from curate import Corpus
-from curate.errors import UsageError
-from curate.terminal import progress
+from llmcurate import Corpus
+from llmcurate.base.errors import UsageError
+from llmcurate.base.terminal import progress
 from tests.curate.command_line import environment
 from tests.curate.conftest import Bench, pages
 
@@ -30,7 +30,7 @@ def python(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
 
 def test_importing_the_api_loads_nothing_heavy(tmp_path: Path) -> None:
     code = (
-        "import sys\nfrom curate import Corpus, Result, run_recipe\n"
+        "import sys\nfrom llmcurate import Corpus, Result, run_recipe\n"
         "heavy = {'torch', 'numba', 'pyarrow', 'pydantic', 'numpy', 'duckdb', 'yaml', 'pandas'}\n"
         "print(sorted(heavy & set(sys.modules)), Corpus, run_recipe)"
     )
@@ -42,7 +42,7 @@ def test_a_script_without_a_main_guard_runs_on_two_workers(bench: Bench) -> None
     for name in "ab":
         bench.jsonl(f"in/{name}.jsonl", [{**row, "id": name + row["id"]} for row in pages(30)])
     code = (
-        "from curate import Corpus\n"
+        "from llmcurate import Corpus\n"
         "corpus = Corpus.read('in', partition_bytes=1024).filter('document_length', min=5)\n"
         "result = corpus.run('out', workers=2, quiet=True)\n"
         "print(result.record['partitions'] > 1, result.counts['read'])\n"
@@ -57,7 +57,7 @@ def test_an_interrupt_in_a_notebook_leaves_a_run_that_goes_on(bench: Bench, monk
     run = "Corpus.read('in.jsonl', partition_bytes=1024).dedup('exact').run('out', workers=1)\n"
     code = (
         "import os, signal, sys\nsys.ps1 = 'In : '\n"  # as notebooks have it
-        "from curate import Corpus\n"
+        "from llmcurate import Corpus\n"
         "from curate.run.ledger import Ledger\n"
         "before = Ledger.commit_part\n"
         "def interrupted(*a, **k):\n"

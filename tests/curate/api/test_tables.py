@@ -11,7 +11,7 @@ import pytest
 
 from curate.api.corpus import Corpus
 from curate.api.tables import names_of
-from curate.errors import UsageError
+from llmcurate.base.errors import UsageError
 
 TEXTS = ["one two", "three"]
 

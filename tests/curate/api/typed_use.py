@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from curate import Corpus, Result, load, run_recipe
+from llmcurate import Corpus, Result, load, run_recipe
 
 
 def curated(folder: Path) -> Result:

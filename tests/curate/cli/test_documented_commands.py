@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from curate.errors import CurateError
+from llmcurate.base.errors import LlmcurateError
 from tests.curate.command_line import app_command
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -38,7 +38,7 @@ def mistake(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(typer.core.TyperCommand, "invoke", lambda self, ctx: 0)
     try:
         app_command().main(arguments, standalone_mode=False)
-    except CurateError as error:
+    except LlmcurateError as error:
         return str(error)
     except Exception as error:
         if type(error).__name__ in ("NoSuchOption", "NoSuchCommand"):
@@ -57,7 +57,7 @@ def test_documented_commands_are_there(
     assert mistakes == {}
 
 
-OURS = "curate|tokenize_kit|train|kernel_cache|pipelines|benchmarks|scripts|tests|docs"
+OURS = "curate|tokenize_kit|train|llmcurate|pipelines|benchmarks|scripts|tests|docs"
 FILE = re.compile(rf"(?<![\w/.])((?:{OURS})/[\w/.-]*(?:\w/(?!\w)|\.(?:py|md|yaml|json|sh)\b))")
 NOT_THERE = {  # of thai2transformers, Data-Juicer, trafilatura, ggml; of CONTRIBUTING's example
     *("scripts/clean_data.py", "docs/Distributed.md", "tests/evaluate.py", "docs/gguf.md"),

@@ -45,6 +45,7 @@ def test_whichever_command_takes_documents_takes_a_part_of_them(name):
 
 QUALITY = "quality/quality.bin"
 SETS = ("--positive", "in.jsonl", "--negative", "in.jsonl")
+SMALL = ("--dim", "8", "--bucket", "2000")  # else it has two million rows of a hundred
 MEASURE = {
     ("tokenizer", "study", "in.jsonl", "--vocab", "300"): lambda figures: figures["read"],
     ("quality", "threshold", QUALITY, "in.jsonl", "--keep", "0.5"): lambda f: f["documents"],
@@ -58,7 +59,7 @@ def trained(shared_bench, make_pages):
     shared_bench.jsonl("in.jsonl", make_pages(200))
     pytest.importorskip("fasttext_pybind")
     done = shared_bench.command(
-        "quality", "train", *SETS, "--limit", "50", "-o", "quality", "--json"
+        "quality", "train", *SETS, *SMALL, "--limit", "50", "-o", "quality", "--json"
     )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["trained"]["cc"] <= 50

@@ -17,9 +17,9 @@ from curate.cli.model_settings import Generate
 from curate.cli.reference import PAGE, reference_page
 from curate.cli.settings import SettingsCommand, setting_options, settings_classes
 from curate.dedup.methods import METHODS
-from curate.errors import UsageError
 from curate.steps.registry import REGISTRY
 from curate.steps.schema import recipe_schema, settings_of, summary_of
+from llmcurate.base.errors import UsageError
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curate import Corpus, run_recipe
+from llmcurate import Corpus, run_recipe
 from tests.curate.command_line import app_command
+from tests.parameters import mostly_slow
 
 ADVICE = "no column text; the files have content (string), id (int64): give --text-column content"
 ROWS = [
@@ -32,7 +33,7 @@ model compare, model list, scaling run, scaling fit, scaling plan, new step
 )
 
 
-@pytest.fixture(params=["jsonl", "parquet", "csv"])
+@pytest.fixture(params=mostly_slow(["jsonl", "parquet", "csv"], 2))
 def source(request, tmp_path: Path) -> Path:
     """Six documents whose text is in `content`."""
     path = tmp_path / f"in.{request.param}"

@@ -94,7 +94,7 @@ def test_another_dictionary_under_the_same_name_is_another_tokenizer(
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["--backend", "rust"], "choose own, tokenizers or sentencepiece"),
+        (["--backend", "rust"], "choose one of own, tokenizers, sentencepiece"),
         (["--pattern-file", "missing.txt"], "missing.txt: No such file"),
         (["--dictionary", "missing.txt"], "missing.txt: No such file"),
         (["--chat-template", "missing.txt"], "missing.txt: No such file"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from curate.corpus.sketches import Run
 from curate.engines.local import LocalEngine
-from curate.run import deaths
+from curate.run import worker_deaths
 
 
 def through(engine: LocalEngine) -> Run:
-    return lambda function, tasks: engine.map(function, tasks, deaths.retry_once("the test"))
+    return lambda function, tasks: engine.map(function, tasks, worker_deaths.retry_once("the test"))

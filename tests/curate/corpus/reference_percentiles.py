@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import Any
 
-from curate.disk.database import literal
+from llmcurate.base.disk.database import literal
 
 _EMPTY = """NULL::BIGINT AS cluster, NULL::VARCHAR AS kept_id, NULL::VARCHAR AS partner_id,
     NULL::DOUBLE AS similarity"""

@@ -9,7 +9,7 @@ from typing import Any
 
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run, Sketches, SketchFile, run_here, view
-from curate.disk.database import scratch_database
+from llmcurate.base.disk.database import scratch_database
 
 
 @contextmanager

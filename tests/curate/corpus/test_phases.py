@@ -8,7 +8,7 @@ import pytest
 
 from curate.corpus import journal
 from curate.corpus.phases import Done, Phase, forget, run_phases
-from curate.errors import Damaged
+from llmcurate.base.errors import Damaged
 
 
 class Stop(Exception):

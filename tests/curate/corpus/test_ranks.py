@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from curate.corpus.ranks import float_ranges
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import SketchFile, view
-from curate.disk.database import scratch_database
 from curate.scoring.perplexity.step import Perplexity
 from curate.scoring.quality.measures import kept_count
 from curate.scoring.quality.step import QualityShare
+from llmcurate.base.disk.database import scratch_database
 from tests.curate.corpus import reference_percentiles
 from tests.curate.corpus.resolving import decide
 from tests.curate.dying_process import Dying, Killed

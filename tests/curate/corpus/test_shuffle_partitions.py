@@ -20,7 +20,7 @@ from curate.corpus.shuffle.partitions import (
     sort_pairs,
     sort_pass,
 )
-from curate.errors import Damaged
+from llmcurate.base.errors import Damaged
 
 KEYS = st.lists(
     st.one_of(st.integers(0, 2**64 - 1), st.sampled_from([0, 1, 2**63, 2**64 - 1, 3 << 62])),

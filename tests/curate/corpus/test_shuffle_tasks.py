@@ -21,9 +21,9 @@ from curate.corpus.sketches import Run, Sketches, SketchFile, Task, lone_here, r
 from curate.dedup.exact import DedupExact
 from curate.dedup.minhash.step import DedupMinhash
 from curate.dedup.passages.step import DedupPassages
-from curate.disk.files import TEMPORARY
 from curate.engines.local import LocalEngine
-from curate.errors import RunFailed
+from llmcurate.base.disk.files import TEMPORARY
+from llmcurate.base.errors import RunFailed
 from tests.curate.corpus import resolving
 from tests.curate.corpus.mapped_tasks import through
 from tests.curate.dedup.minhash_sketches import sketched, texts, write

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.parameters import mostly_slow
+
 WORDS = [f"w{i}" for i in range(200)]
 
 
@@ -22,7 +24,7 @@ def sketches(bench) -> dict[str, int]:
     return {path.name: path.stat().st_mtime_ns for path in paths}
 
 
-@pytest.mark.parametrize("step", ["dedup_minhash", "dedup_exact"])
+@pytest.mark.parametrize("step", mostly_slow(["dedup_exact", "dedup_minhash"]))
 def test_another_survivor_does_not_sketch_again(bench, step):
     source = bench.jsonl("in.jsonl", rows())
     kept = {}

@@ -16,9 +16,9 @@ import pytest
 
 from curate.corpus.sketches import Sketches
 from curate.dedup.decontaminate.step import Decontaminate
-from curate.disk.database import scratch_database
 from curate.documents.documents import documents
 from curate.run.worker.specification import sketch_rows
+from llmcurate.base.disk.database import scratch_database
 from tests.curate.dedup import reference_decontaminate as reference
 
 SHARED = Path(os.environ.get("LLMCURATE_SHARED", Path(__file__).resolve().parents[4] / "shared"))

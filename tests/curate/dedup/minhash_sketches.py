@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run, Sketches, SketchFile, run_here, view
 from curate.dedup.minhash.step import DedupMinhash, binary_rows
-from curate.disk.database import scratch_database
-from curate.disk.files import replacing
 from curate.documents.documents import documents
+from llmcurate.base.disk.database import scratch_database
+from llmcurate.base.disk.files import replacing
 
 BANDS, ROWS = 4, 3
 WORDS = [f"w{i}" for i in range(300)]

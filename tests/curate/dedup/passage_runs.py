@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 
 from curate.corpus.sketches import Sketches, SketchFile, view
 from curate.dedup.passages.step import DedupPassages
-from curate.disk.database import scratch_database
 from curate.documents.documents import documents
 from curate.run.worker.specification import sketch_rows
+from llmcurate.base.disk.database import scratch_database
 
 
 def decide(bench, rows, out="out", parts=1, workers=1, **choice) -> dict[str, dict[str, Any]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.dedup import survivors
-from curate.disk.database import literal
+from llmcurate.base.disk.database import literal
 
 
 def decide(db: Any, path: Path, survivor: str, method: str) -> dict[str, Any]:

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from curate.corpus.sketches import Sketches
 from curate.dedup.passages.keys import unpacked
-from curate.disk.database import literal
-from curate.disk.parquet_writer import one_array
+from llmcurate.base.disk.database import literal
+from llmcurate.base.disk.parquet_writer import one_array
 
 Keep = Literal["one", "none"]
 

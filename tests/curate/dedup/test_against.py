@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from curate.errors import CurateError, RunFailed, UsageError
+from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
 
 WORDS = "river mill house stone water light field horse wagon road bridge winter".split()
 METHODS: list[dict[str, Any]] = [
@@ -57,11 +57,16 @@ def with_settings(step: dict[str, Any], **more: Any) -> list[dict[str, Any]]:
     return [{name: {**settings, **more} for name, settings in step.items()}]
 
 
-# One worker and two in turn; a slow test has each method with both.
+# One worker and two in turn; a slow test has each method with both, and other forms of a method.
+FORMS = (METHODS[1], METHODS[5], METHODS[6])
+
+
 @pytest.mark.parametrize(
     ("step", "workers"),
     [
-        pytest.param(step, workers, marks=[pytest.mark.slow] if (n + workers) % 2 else [])
+        pytest.param(
+            step, workers, marks=[pytest.mark.slow] if (n + workers) % 2 or step in FORMS else []
+        )
         for n, step in enumerate(METHODS)
         for workers in (1, 2)
     ],
@@ -194,6 +199,6 @@ def test_a_step_of_another_kind_has_no_index(bench):
     a, _ = corpora(3)
     bench.run([{"document_length": {"min": 1}}], bench.jsonl("one.jsonl", a), out="a")
     assert not (bench.folder / "a/index").exists()
-    with pytest.raises(CurateError, match="no index there"):
+    with pytest.raises(LlmcurateError, match="no index there"):
         step = {"dedup_exact": {"against": [str(bench.folder / "a")]}}
         bench.run([step], bench.jsonl("two.jsonl", a), out="b")

@@ -20,7 +20,7 @@ from curate.dedup.bloom.filter import (
     grown_from,
     read_header,
 )
-from curate.errors import UsageError
+from llmcurate.base.errors import UsageError
 from tests.curate.dedup.reference_bloom import Blocked
 
 

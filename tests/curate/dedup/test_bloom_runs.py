@@ -14,11 +14,12 @@ import pytest
 from curate.dedup.bloom import decisions as bloom_pass
 from curate.dedup.bloom.filter import BloomFilter, read_header
 from curate.dedup.bloom.step import FILTER, DedupBloom
-from curate.errors import RunFailed, UsageError
 from curate.inspect.explain import explain
 from curate.inspect.explain import text as explained
+from llmcurate.base.errors import RunFailed, UsageError
 from tests.curate.dedup.bloom_cases import SURE, line, pages, run_step
 from tests.curate.replayed_edits import replayed
+from tests.parameters import mostly_slow
 
 
 def test_dolmas_documents_go_by_text_or_url_and_blank_ones_stay(bench):
@@ -46,7 +47,7 @@ def test_dolmas_modes_have_its_rate_of_wrong_answers(bench):
     assert rates == [1e-6, 0.01, 0.01]
 
 
-@pytest.mark.parametrize("mode", ["old-both", "both"])
+@pytest.mark.parametrize("mode", mostly_slow(["both", "old-both"]))
 def test_bytes_do_not_depend_on_workers_and_edits_replay(bench, mode):
     rows = pages(300)
     sources = [bench.jsonl(f"in-{i}.jsonl", rows[i * 100 : i * 100 + 100]) for i in range(3)]

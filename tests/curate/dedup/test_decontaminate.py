@@ -22,6 +22,7 @@ from tests.curate.dedup.decontaminate_cases import (
     here,
     sets_of,
 )
+from tests.parameters import mostly_slow
 
 
 @pytest.mark.parametrize("settings", MODES, ids=str)
@@ -67,7 +68,7 @@ def test_the_length_of_windows_is_the_fifth_percentile_between_8_and_13(bench):
     assert length([3, 4, 5, *[20] * 30])[0] == 8
 
 
-@pytest.mark.parametrize("action", ["drop", "cut"])
+@pytest.mark.parametrize("action", mostly_slow(["cut", "drop"]))
 def test_one_or_two_workers_leave_the_same_bytes(bench, action):
     rows = corpus(ITEMS, COMMON)
     source = bench.jsonl("in.jsonl", rows)

@@ -8,8 +8,8 @@ import random
 import pyarrow.parquet as pq
 import pytest
 
-from curate.errors import CurateError, RunFailed, UsageError
 from curate.steps.recipe import build, make_step
+from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
 from tests.curate.dedup import reference_decontaminate as reference
 from tests.curate.dedup.decontaminate_cases import (
     COMMON,
@@ -193,5 +193,5 @@ def test_the_command_wants_items(bench):
         2,
         "llmcurate: name the test items: --evals FILE (repeatable)\n",
     )
-    with pytest.raises(CurateError, match="cannot read absent"):
+    with pytest.raises(LlmcurateError, match="cannot read absent"):
         bench.run([{"decontaminate": {"evals": "absent.jsonl"}}], bench.folder / "in.jsonl")

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curate.dedup.decontaminate.items import named_files, read_items
-from curate.errors import UsageError
+from llmcurate.base.errors import UsageError
 
 
 def items(*evals: object, fields: tuple[str, ...] = ()) -> list[tuple[str, str, str]]:

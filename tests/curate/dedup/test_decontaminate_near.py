@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 
 import pytest
@@ -15,8 +16,13 @@ WORDS = [a + b + c for a in "bdfglm" for b in "aeiou" for c in "nrst"]
 TARGETS = (0.3, 0.5, 0.7, 0.9, 0.97)
 
 
+@functools.cache
+def windows(text: str, size: int) -> set[tuple[str, ...]]:
+    return set(reference.windows(text, False, size, size))
+
+
 def jaccard(first: str, second: str, size: int) -> float:
-    a, b = (set(reference.windows(text, False, size, size)) for text in (first, second))
+    a, b = windows(first, size), windows(second, size)
     return len(a & b) / len(a | b) if a | b else 0.0
 
 

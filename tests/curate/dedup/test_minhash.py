@@ -10,6 +10,7 @@ import random
 import re
 import time
 from collections import defaultdict
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,9 @@ import pytest
 
 from curate.dedup.minhash.banding import predicted
 from curate.dedup.minhash.step import DedupMinhash
-from curate.errors import CurateError
+from llmcurate.base.errors import LlmcurateError
 from tests.callable_kernels import callable_kernel
+from tests.parameters import mostly_slow
 
 SHARED = Path(os.environ.get("LLMCURATE_SHARED", Path(__file__).resolve().parents[4] / "shared"))
 VERSIONS = SHARED / "corpora/dedup/versions.jsonl.zst"
@@ -253,8 +255,10 @@ def decide(bench, texts: list[dict[str, Any]], out: str = "out", **settings: Any
     return bench.ids(out)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("verify", [None, 0.8])
+@pytest.mark.parametrize(
+    ("policy", "verify"),
+    [*mostly_slow(product(POLICIES, [0.8])), *product(POLICIES, [None])],
+)
 def test_the_survivor_is_the_same_whatever_the_order(bench, policy, verify):
     for number, rows in enumerate([ROWS, ROWS[::-1]]):
         kept = decide(bench, rows, f"out-{number}", survivor=policy, verify=verify)
@@ -345,7 +349,7 @@ def test_signatures_of_earlier_runs_are_compared_too(bench, bits):
     bench.run([{"dedup_minhash": against}], second, out="b")
     assert bench.ids("b") == ["e"]
     other = {**against, "bits": bits + 1}
-    with pytest.raises(CurateError, match=f"made with bits: {bits}"):
+    with pytest.raises(LlmcurateError, match=f"made with bits: {bits}"):
         bench.run([{"dedup_minhash": other}], second, out="c")
 
 
@@ -391,7 +395,9 @@ def test_datatrove_form_matches_what_differs_in_numbers_and_accents(bench):
     assert decide(bench, rows, "datatrove", normalize="datatrove") == ["a"]
 
 
-@pytest.mark.parametrize("settings", [{}, {"verify": 0.8}, {"verify": 0.8, "survivor": "first"}])
+@pytest.mark.parametrize(
+    "settings", mostly_slow([{"verify": 0.8}, {"verify": 0.8, "survivor": "first"}, {}], 2)
+)
 def test_one_bucket_of_thousands_is_fast(bench, settings):
     rows = [{"id": f"{i:04d}", "text": BASE} for i in range(5000)]
     began = time.perf_counter()
@@ -421,7 +427,7 @@ def test_lee_et_al_verify_what_shares_a_band(bench):
 
 
 def test_a_column_that_is_not_there_is_wrong_use(bench):
-    with pytest.raises(CurateError, match="no column 'quality'") as missing:
+    with pytest.raises(LlmcurateError, match="no column 'quality'") as missing:
         decide(bench, ROWS, survivor="best:quality")
     assert missing.value.exit_code == 2
 

@@ -13,7 +13,7 @@ from curate.corpus.shuffle.tasks import groups
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Sketches, SketchFile
 from curate.dedup.minhash.step import DedupMinhash
-from curate.errors import RunFailed
+from llmcurate.base.errors import RunFailed
 from tests.curate.dedup.minhash_sketches import (
     BANDS,
     ROWS,

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.documents.documents import documents
-from curate.errors import UsageError
+from llmcurate.base.errors import UsageError
 from tests.curate.dedup.passage_runs import decide, decide_here
 from tests.curate.dedup.reference_passages import ccnet, ccnet_key
 from tests.curate.replayed_edits import replayed

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.dedup.passages.keys import UNITS, piece_keys
-from curate.errors import UsageError
+from llmcurate.base.errors import UsageError
 from tests.curate.dedup.passage_runs import decide, decide_here
 from tests.curate.dedup.reference_passages import c4_lines, cut_sentences, key_of, md5, murmur3
 from tests.curate.replayed_edits import replayed

@@ -17,8 +17,9 @@ import pytest
 from curate.dedup.semantic import clusters as semantic_clusters
 from curate.dedup.semantic.resolve import Nearest, count_removed, curve, removed_share
 from curate.dedup.semantic.step import DedupSemantic
-from curate.errors import RunFailed, UsageError
 from curate.run.stages import Stages
+from llmcurate.base.errors import RunFailed, UsageError
+from tests.parameters import mostly_slow
 
 SHARED = Path(os.environ.get("LLMCURATE_SHARED", Path(__file__).resolve().parents[4] / "shared"))
 VERSIONS = SHARED / "corpora/dedup/versions.jsonl.zst"
@@ -237,7 +238,7 @@ def test_the_curve_says_what_another_epsilon_removes(base):
         curve(base.folder / "base/corpus")
 
 
-@pytest.mark.parametrize("share", [0.9, 0.5, 0.05])
+@pytest.mark.parametrize("share", mostly_slow([0.9, 0.05, 0.5], 2))
 def test_a_target_share_takes_the_most_similar_first(base, share):
     """D4's R_dedup. Of 160 documents 80 have a copy or a near one, others are half the same."""
     source = base.folder / "base.jsonl"

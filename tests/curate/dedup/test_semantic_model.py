@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 
 from curate.dedup.semantic import model as embeddings_model
-from curate.errors import UsageError
 from curate.text import onnx
+from llmcurate.base.errors import UsageError
 from tests.curate.onnx_models import onnx_model, write_model
 
 WORDS = ["[UNK]", "cat", "dog", "sits", "runs", "bank", "rates", "rise", "the"]

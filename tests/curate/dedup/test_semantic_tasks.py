@@ -20,9 +20,9 @@ from curate.corpus.sketches import Run, Sketches, SketchFile, Task, lone_here, r
 from curate.dedup.semantic import clusters as semantic_clusters
 from curate.dedup.semantic import compare, resolve
 from curate.dedup.semantic.step import DedupSemantic
-from curate.disk.database import scratch_database
 from curate.documents.documents import documents
 from curate.run.worker.specification import sketch_rows
+from llmcurate.base.disk.database import scratch_database
 from tests.curate.corpus.mapped_tasks import through
 from tests.curate.dedup.minhash_sketches import texts
 from tests.curate.dying_process import Dying, Killed

@@ -17,10 +17,10 @@ from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Sketches, SketchFile, view
 from curate.dedup.suffix_array.resolve import resolve
 from curate.dedup.suffix_array.step import DedupSuffixArray
-from curate.disk.database import scratch_database
 from curate.documents.documents import documents
-from curate.errors import RunFailed, UsageError
 from curate.run.worker.specification import sketch_rows
+from llmcurate.base.disk.database import scratch_database
+from llmcurate.base.errors import RunFailed, UsageError
 from tests.curate.dedup.reference_substrings import (
     Row,
     in_bytes,

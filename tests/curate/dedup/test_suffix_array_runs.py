@@ -21,7 +21,9 @@ SHARED = Path(os.environ.get("LLMCURATE_SHARED", ROOT.parent / "shared"))
 
 @pytest.mark.parametrize(
     "choice",
-    [{"keep": "none", "survivor": "longest"}, {"keep": "longest-context", "boundary": "word"}],
+    mostly_slow(
+        [{"keep": "longest-context", "boundary": "word"}, {"keep": "none", "survivor": "longest"}]
+    ),
     ids=str,
 )
 def test_bytes_do_not_depend_on_workers_or_on_the_order_of_files(bench, choice):
@@ -38,12 +40,7 @@ def test_bytes_do_not_depend_on_workers_or_on_the_order_of_files(bench, choice):
 
 @pytest.mark.parametrize(
     "choice",
-    [
-        {},
-        {"keep": "none"},
-        pytest.param({"boundary": "word"}, marks=pytest.mark.slow),
-        pytest.param({"unit": "bytes"}, marks=pytest.mark.slow),
-    ],
+    mostly_slow([{"keep": "none"}, {}, {"boundary": "word"}, {"unit": "bytes"}]),
     ids=str,
 )
 def test_earlier_corpora_count_as_seen_and_are_named(bench, choice):
@@ -101,7 +98,7 @@ PHASES = [
 ]
 
 
-@pytest.mark.parametrize(("module", "name", "call"), mostly_slow(PHASES, 2))
+@pytest.mark.parametrize(("module", "name", "call"), mostly_slow(PHASES))
 def test_killed_in_any_phase_the_run_ends_with_the_same_bytes(shared_bench, module, name, call):
     bench, out = shared_bench, f"{module}-{name}"
     source = bench.folder / "in.jsonl"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from curate.dedup.suffix_array.search import find, longest
 from curate.dedup.suffix_array.search_index import IndexWriter, SearchIndex, _digest, find_folder
-from curate.errors import RunFailed, UsageError
+from llmcurate.base.errors import RunFailed, UsageError
 
 CHECK = settings(deadline=None, max_examples=60)
 TEXTS = st.lists(st.text("abé日\x00ÿ", max_size=12), max_size=6)

@@ -20,11 +20,11 @@ from curate.dedup.suffix_array import search_index
 from curate.dedup.suffix_array import sort as sorting
 from curate.dedup.suffix_array.resolve import resolve
 from curate.dedup.suffix_array.step import DedupSuffixArray
-from curate.disk.database import scratch_database
-from curate.disk.seals import fault
 from curate.documents.documents import documents
-from curate.errors import Damaged
 from curate.run.worker.specification import sketch_rows
+from llmcurate.base.disk.database import scratch_database
+from llmcurate.base.disk.seals import fault
+from llmcurate.base.errors import Damaged
 from tests.curate.corpus.mapped_tasks import through
 from tests.curate.dedup.reference_substrings import pages_of
 from tests.curate.dying_process import Dying, Killed

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from curate.dedup.survivors import POLICIES, check, column_of, preference
-from curate.errors import UsageError
+from llmcurate.base.errors import UsageError
 
 # id: (size, date, source, score, url_md5, part, n)
 COPIES = {

@@ -17,7 +17,7 @@ other = threading.Thread(target=importlib.import_module, args=("numba",), daemon
 other.start()
 while "numba" not in sys.modules:
     time.sleep(0.001)
-import kernel_cache.kernels
+import llmcurate.base.kernels.cache
 other.join()
 """
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from curate.engines.base import WorkerBug
-from curate.errors import CurateError, RunFailed
+from llmcurate.base.errors import LlmcurateError, RunFailed
 from tests.parameters import mostly_slow
 
 PLUGINS = Path(__file__).parent / "plugins"
@@ -126,11 +126,11 @@ def test_memory_exhaustion_is_one_line_with_advice(bench):
         bench.run(STEPS, source, read=SMALL)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", mostly_slow([2, 1]))
 def test_a_defect_of_a_step_names_step_source_and_document_and_keeps_the_trace(bench, workers):
     source = bench.jsonl("in.jsonl", rows((7, "ERROR")))
     line = r"step crash failed on document d07 of in\.jsonl: ValueError: a defect .* at .*\.py:\d+$"
     with pytest.raises(WorkerBug, match=line) as failure:
         bench.run(STEPS, source, workers=workers, read=SMALL)
-    assert isinstance(failure.value, CurateError)
+    assert isinstance(failure.value, LlmcurateError)
     assert "in apply" in failure.value.trace

@@ -21,12 +21,8 @@ import curate
 from curate.api.outcome import carry_out, run_plan
 from curate.corpus.sizes import Sizes
 from curate.corpus.stage_files import read_kept
-from curate.disk.elsewhere import all_files
-from curate.disk.files import TEMPORARY, file_digest
-from curate.disk.publish import LIST
 from curate.engines import exchange_engine, exchange_worker
 from curate.engines.exchange import NOTE, Exchange, open_exchange
-from curate.errors import RunFailed
 from curate.inspect.check import check
 from curate.inspect.whatif.apply import apply
 from curate.run.ledger import Ledger
@@ -34,6 +30,10 @@ from curate.run.outcome import Options
 from curate.run.plan import make_plan
 from curate.run.records import read_record
 from curate.steps.recipe import parse
+from llmcurate.base.disk.elsewhere import all_files
+from llmcurate.base.disk.files import TEMPORARY, file_digest
+from llmcurate.base.disk.publish import LIST
+from llmcurate.base.errors import RunFailed
 from tests.curate.command_line import environment
 from tests.curate.conftest import Bench, pages
 from tests.curate.engines.two_machines import Apart
@@ -143,9 +143,8 @@ def cluster(_apart, monkeypatch) -> Cluster:
     return Cluster(apart, home)
 
 
-@pytest.mark.parametrize(
-    "name", [*RECIPES, *(pytest.param(n, marks=pytest.mark.slow) for n in SLOW)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*RECIPES, *SLOW])
 def test_all_steps_give_the_bytes_of_one_machine(bench, cluster, monkeypatch, name):
     steps = (RECIPES | SLOW)[name]
     monkeypatch.chdir(bench.folder)
@@ -179,6 +178,7 @@ def test_all_steps_give_the_bytes_of_one_machine(bench, cluster, monkeypatch, na
         }
 
 
+@pytest.mark.slow
 def test_a_document_that_kills_its_worker_is_blamed_as_on_one_machine(bench, cluster):
     rows = [{"id": f"d{i}", "text": f"document number {i}"} for i in range(12)]
     rows[7]["text"] += " KILL-WITH:11"
@@ -188,6 +188,7 @@ def test_a_document_that_kills_its_worker_is_blamed_as_on_one_machine(bench, clu
     assert (held["id"], held["step"], held["rule"]) == ("d7", "engine", "quarantine")
 
 
+@pytest.mark.slow
 def test_earlier_corpora_are_compared_with_though_no_worker_sees_them(bench, cluster):
     first = bench.jsonl("one.jsonl", pages(60)[:40])
     second = bench.jsonl("two.jsonl", pages(60)[20:])
@@ -202,6 +203,7 @@ def test_earlier_corpora_are_compared_with_though_no_worker_sees_them(bench, clu
     assert "write_keys" in done and len(bench.ids("there")) < 30
 
 
+@pytest.mark.slow
 def test_other_settings_give_the_same_bytes_on_a_cluster(bench, cluster):
     source = bench.jsonl("in.jsonl", pages(45))
     bench.run(["document_length", C4, "dedup_exact"], source, out="out", read=SMALL)
@@ -216,6 +218,7 @@ def test_other_settings_give_the_same_bytes_on_a_cluster(bench, cluster):
     assert cluster.objects(there) == set(elsewhere(there).values())
 
 
+@pytest.mark.slow
 def test_a_driver_that_is_killed_puts_nothing_twice_and_leaves_nothing_unnamed(
     bench, cluster, monkeypatch
 ):
@@ -294,6 +297,7 @@ def test_the_driver_fetches_what_readers_get_and_little_else(bench, cluster, fet
     assert carried["put"] < carried["fetched"] / 4
 
 
+@pytest.mark.slow
 def test_other_settings_find_the_stages_that_stand_in_the_exchange(bench, cluster, fetched):
     source = bench.jsonl("in.jsonl", pages(60))
     steps = [C4, "cut", "gopher_quality"]
@@ -309,6 +313,7 @@ def test_other_settings_find_the_stages_that_stand_in_the_exchange(bench, cluste
     assert bench.bytes_of("there") == bench.bytes_of("here")
 
 
+@pytest.mark.slow
 def test_without_the_exchange_what_lies_there_is_made_anew_and_a_line_says_so(
     bench, cluster, capsys
 ):
@@ -407,6 +412,7 @@ def flaky(cluster, monkeypatch) -> Any:
     return flaky
 
 
+@pytest.mark.slow
 def test_a_store_that_fails_now_and_then_changes_no_byte(bench, cluster, flaky):
     source = bench.jsonl("in.jsonl", pages(45))
     steps = [C4, "dedup_exact"]
@@ -416,6 +422,7 @@ def test_a_store_that_fails_now_and_then_changes_no_byte(bench, cluster, flaky):
     assert bench.bytes_of("there") == bench.bytes_of("here")
 
 
+@pytest.mark.slow
 def test_a_corpus_goes_from_the_exchange_to_the_store_that_out_is(bench, cluster, flaky):
     """Which copies it by itself; on the driver it is no longer than it reads it."""
     source = bench.jsonl("in.jsonl", pages(45))
@@ -444,6 +451,7 @@ def test_a_corpus_goes_from_the_exchange_to_the_store_that_out_is(bench, cluster
     ]
 
 
+@pytest.mark.slow
 def test_of_a_large_corpus_that_goes_to_a_store_the_driver_reads_what_the_report_quotes(
     bench, cluster, flaky, fetched
 ):

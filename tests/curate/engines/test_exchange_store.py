@@ -18,10 +18,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from xxhash import xxh3_128_hexdigest
 
-from curate.disk import publish
-from curate.disk.elsewhere import version_elsewhere
-from curate.disk.publish import Store
-from curate.disk.seals import fault, seal, seal_folder
 from curate.engines import exchange_engine, exchange_worker
 from curate.engines.base import OnDeath, Task
 from curate.engines.choose import check_engine
@@ -35,7 +31,11 @@ from curate.engines.exchange import (
     version_of,
 )
 from curate.engines.exchange_engine import ExchangeEngine
-from curate.errors import RunFailed, UsageError
+from llmcurate.base.disk import publish
+from llmcurate.base.disk.elsewhere import version_elsewhere
+from llmcurate.base.disk.publish import Store
+from llmcurate.base.disk.seals import fault, seal, seal_folder
+from llmcurate.base.errors import RunFailed, UsageError
 
 HERE = "tests.curate.engines.test_exchange_store"
 

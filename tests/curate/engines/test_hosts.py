@@ -10,7 +10,7 @@ import pytest
 
 from curate.engines.base import Task
 from curate.engines.hosts import LOST, HostsEngine
-from curate.errors import RunFailed
+from llmcurate.base.errors import RunFailed
 
 Fate = Callable[[Task], str | None]  # the machine that is lost with it
 

@@ -17,7 +17,7 @@ import pytest
 
 from curate.corpus.sizes import Sizes
 from curate.engines.ray import RayEngine
-from curate.errors import RunFailed, UsageError
+from llmcurate.base.errors import RunFailed, UsageError
 from tests.curate.conftest import pages
 
 ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")

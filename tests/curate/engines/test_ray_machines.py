@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from curate.errors import RunFailed
+from llmcurate.base.errors import RunFailed
 from tests.curate.conftest import Bench
 
 ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")

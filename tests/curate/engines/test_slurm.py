@@ -21,8 +21,8 @@ import pytest
 from curate.corpus.sizes import Sizes
 from curate.engines.base import Jobs
 from curate.engines.slurm import SlurmEngine
-from curate.errors import RunFailed, UsageError
 from curate.run.outcome import Options
+from llmcurate.base.errors import RunFailed, UsageError
 from tests.curate.command_line import environment
 from tests.curate.conftest import pages
 from tests.curate.engines import fake_slurm

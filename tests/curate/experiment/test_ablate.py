@@ -11,8 +11,8 @@ import pytest
 pytest.importorskip("torch")
 
 from curate.cli.app import invoke
-from curate.errors import CurateError
 from curate.experiment.page import render, text
+from llmcurate.base.errors import LlmcurateError
 from tests.curate.experiment.small_experiments import (
     CHOSEN,
     SETS,
@@ -23,7 +23,6 @@ from tests.curate.experiment.small_experiments import (
     without_cost,
     write,
 )
-from train.errors import TrainError
 
 
 @pytest.fixture(scope="module")
@@ -109,19 +108,22 @@ def test_evaluation_documents_that_a_corpus_holds_are_left_out_and_reported(done
     assert done[0]["corpora"][0]["texts"]["news"]["documents"] == 10
 
 
-def test_stopped_it_goes_on_run_by_run_to_the_same_figures(inputs, done, tmp_path, monkeypatch):
+def test_stopped_it_goes_on_run_by_run_to_the_same_figures(inputs, tmp_path, monkeypatch):
     clean, noise, news = inputs
-    for stop in (4, None):
+    few = {"tokens": 400, "seeds": 1}
+    monkeypatch.setattr("curate.experiment.runs.open_engine", Here())
+    whole = experiment([clean, noise], {"news": news}, tmp_path / "whole", **few)
+    for stop in (1, None):
         engine = Here(stop)
         monkeypatch.setattr("curate.experiment.runs.open_engine", engine)
         try:
-            figures = experiment([clean, noise], {"news": news}, tmp_path)
+            figures = experiment([clean, noise], {"news": news}, tmp_path / "stopped", **few)
         except KeyboardInterrupt:
             assert stop is not None
-    assert engine.made == 5
-    assert without_cost(figures) == without_cost(done[0])
-    again = experiment([clean, noise], {"news": news}, tmp_path)
-    assert engine.made == 5 and again == figures  # to the second: nothing is measured anew
+    assert engine.made == 2
+    assert without_cost(figures) == without_cost(whole)
+    again = experiment([clean, noise], {"news": news}, tmp_path / "stopped", **few)
+    assert engine.made == 2 and again == figures  # to the second: nothing is measured anew
 
 
 def test_figures_are_remade_from_nats_without_training(inputs, done, monkeypatch):
@@ -228,7 +230,7 @@ def test_wrong_use_is_one_line(inputs, arguments, message, tmp_path, capsys, mon
 def test_what_cannot_be_trained_says_why(inputs, done, setting, message, monkeypatch):
     clean, noise, news = inputs
     monkeypatch.setattr("curate.experiment.runs.open_engine", Here())
-    with pytest.raises((CurateError, TrainError), match=message) as raised:
+    with pytest.raises((LlmcurateError, LlmcurateError), match=message) as raised:
         experiment([clean, noise], {"news": news}, done[1], **setting)
     assert raised.value.exit_code == 2
 

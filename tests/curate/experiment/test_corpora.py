@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from curate.errors import UsageError
 from curate.experiment.corpora import check_inputs, named_corpora, read_sets
+from llmcurate.base.errors import UsageError
 
 
 def test_corpora_are_called_by_their_paths_or_as_they_are_named(tmp_path):

@@ -9,11 +9,11 @@ import pytest
 
 pytest.importorskip("torch")
 
-from curate.errors import UsageError
 from curate.experiment.corpora import named_corpora, read_sets
 from curate.experiment.encoding import choose_tokenizers, make_tokenizers
 from curate.experiment.page import render, text
 from curate.run.outcome import Options
+from llmcurate.base.errors import UsageError
 from tests.curate.experiment.small_experiments import Here, experiment, sentences, write
 from train.data.shards import read_shards
 

@@ -7,7 +7,6 @@ import json
 import pyarrow as pa
 import pytest
 
-from curate.errors import UsageError
 from curate.experiment.corpora import Corpus
 from curate.experiment.evaluation import (
     EvalText,
@@ -17,6 +16,7 @@ from curate.experiment.evaluation import (
     find_overlap,
     short_excerpts,
 )
+from llmcurate.base.errors import UsageError
 from tests.curate.experiment.small_experiments import sentences, write
 
 LONG = " ".join(f"word{n}" for n in range(40))

@@ -7,22 +7,24 @@ import random
 import re
 import shlex
 import shutil
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import yaml
 
 pytest.importorskip("torch")
-pytest.importorskip("sklearn")
+if find_spec("sklearn") is None:  # importing it takes seconds
+    pytest.skip("could not import 'sklearn'", allow_module_level=True)
 
 from curate.cli.app import invoke
 from curate.cli.model_settings import MixSearch
-from curate.errors import UsageError
 from curate.experiment import runs
 from curate.experiment.mixture_page import commands, render, text
 from curate.experiment.mixture_sources import prepare
 from curate.experiment.mixtures import search_mixture
 from curate.experiment.runs import Place
+from llmcurate.base.errors import UsageError
 from tests.curate.experiment.small_experiments import SETS, Here, write
 from train.judge import trials
 

@@ -11,7 +11,7 @@ import pytest
 from curate.extract.blocks import main_texts
 from curate.extract.days import day_in
 from curate.extract.metadata import author, language_tag, published
-from curate.extract.stated import byline, name_of, signed, title_of
+from curate.extract.metadata_choice import byline, name_of, signed, title_of
 
 
 def stated(page: str) -> list[str | None]:

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from curate.documents.documents import CORE, PAYLOAD, Documents, documents
-from curate.errors import RunFailed, UsageError
 from curate.extract import step as optional
 from curate.extract.step import Extract
+from llmcurate.base.errors import RunFailed, UsageError
 
 PROSE = (
     "<p>The river runs past the old mill, and nobody works there any more. In the spring the wheel "

@@ -10,7 +10,7 @@ from curate.extract.blocks import look_at, main_texts, tables
 from curate.extract.net import fitted
 from curate.extract.render import render
 from curate.extract.scan import count_tags, scan
-from kernel_cache import njit
+from llmcurate.base.kernels import njit
 
 
 def blocks(page: str) -> list[str]:

@@ -16,10 +16,10 @@ import pytest
 from warcio.archiveiterator import ArchiveIterator
 from warcio.warcwriter import WARCWriter
 
-from curate.errors import UsageError
 from curate.fetch.captures import Capture, is_rows, parsed
 from curate.fetch.download import download
 from curate.fetch.ranged import fetch_captures, member_url
+from llmcurate.base.errors import UsageError
 from tests.curate.command_line import run_here
 from tests.curate.fetch.web import Web
 

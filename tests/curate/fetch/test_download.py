@@ -18,11 +18,11 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from curate.disk.units import parse_rate
-from curate.errors import RunFailed, UsageError
 from curate.fetch.download import Outcome, download, fetch_one
 from curate.fetch.sources import Answer, Http, Refused, _checked_redirects
 from curate.fetch.transfer import Manners, Rate, Wanted, transfer
+from llmcurate.base.disk.units import parse_rate
+from llmcurate.base.errors import RunFailed, UsageError
 from tests.curate.durability import deeds
 from tests.curate.fetch.web import Web
 
@@ -46,7 +46,7 @@ def is_alone(target: Path, data: bytes = DATA) -> bool:
 
 
 def test_a_file_comes_whole_by_an_agent_that_says_its_name(web: Web, tmp_path: Path) -> None:
-    from curate.version import __version__
+    from llmcurate.version import __version__
 
     outcome = get(web.put("/a", DATA), tmp_path / "a")
     assert outcome.bytes == 5000 and is_alone(tmp_path / "a")

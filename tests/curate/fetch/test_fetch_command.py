@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from curate.errors import RunFailed, UsageError
 from curate.fetch.file_lists import is_list, wanted_files
+from llmcurate.base.errors import RunFailed, UsageError
 from tests.curate.command_line import run_here
 from tests.curate.fetch.web import Web
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from curate.errors import UsageError
 from curate.fetch.hub import is_hub, is_repository, pinned, unpinned
+from llmcurate.base.errors import UsageError
 
 COMMIT = "0123456789abcdef" * 2 + "01234567"
 

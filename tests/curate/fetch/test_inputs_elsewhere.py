@@ -14,12 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from curate.errors import CurateError, RunFailed
 from curate.formats.fetched import expanded, local_inputs, versions_now
 from curate.refresh import run
 from curate.refresh.inputs import Remote, find_new
 from curate.refresh.outcome import How
 from curate.steps.recipe import load
+from llmcurate.base.errors import LlmcurateError, RunFailed
 from tests.curate.fetch.web import Web
 
 DAYS = {
@@ -58,7 +58,7 @@ def refresh(bench: Any, *sources: str, code: int = 0, home: str = "home", **how:
         try:
             options = How(workers=1, quiet=True, **how)
             done = run.refresh(load("r.yaml"), expanded(sources), Path(home), options)
-        except (CurateError, RuntimeError) as error:
+        except (LlmcurateError, RuntimeError) as error:
             assert getattr(error, "exit_code", 1) == code, error
             return str(error)
     assert code == (0 if done.new else 3)

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from curate.disk.files import cache_folder
 from curate.documents.documents import documents
-from curate.errors import UsageError
 from curate.filters import bad_words as badwords
 from curate.filters.bad_words import BadWords
 from curate.filters.c4 import C4
+from llmcurate.base.disk.files import cache_folder
+from llmcurate.base.errors import UsageError
 from tests.curate.one_file_web import OneFileWeb
 
 SHARED = Path(os.environ.get("LLMCURATE_SHARED", Path(__file__).resolve().parents[4] / "shared"))

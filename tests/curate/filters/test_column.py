@@ -9,8 +9,8 @@ import pytest
 from pydantic import ValidationError
 
 from curate.documents.documents import documents
-from curate.errors import UsageError
 from curate.filters.column import ColumnFilter
+from llmcurate.base.errors import UsageError
 
 
 def rules(step: ColumnFilter, values: list[Any]) -> list[str | None]:

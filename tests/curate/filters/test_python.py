@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from curate.errors import RunFailed, UsageError
 from curate.steps.functions import FunctionInFile
 from curate.steps.recipe import load, parse
+from llmcurate.base.errors import RunFailed, UsageError
 from tests.curate.conftest import Bench
+from tests.parameters import mostly_slow
 
 ROWS = [
     {"id": "a", "text": "hello there", "url": "u1", "score": 0.5},
@@ -113,11 +114,14 @@ def test_other_thresholds_of_a_measure_are_counted_from_the_run(rules: Bench) ->
 
 @pytest.mark.parametrize(
     ("function", "limits", "kept"),
-    [
-        ("long", {}, ["a", "d"]),
-        ("reasons", {}, ["a"]),
-        ("scores", {"min": 0.2, "max": 0.5}, ["a", "d"]),
-    ],
+    mostly_slow(
+        [
+            ("scores", {"min": 0.2, "max": 0.5}, ["a", "d"]),
+            ("reasons", {}, ["a"]),
+            ("long", {}, ["a", "d"]),
+        ],
+        2,
+    ),
 )
 def test_a_function_may_take_an_arrow_table(
     rules: Bench, function: str, limits: dict[str, float], kept: list[str]

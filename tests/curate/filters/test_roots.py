@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curate.documents.documents import documents
-from curate.errors import UsageError
 from curate.filters import roots
 from curate.filters.roots import (
     MOST_WORDS,
@@ -24,6 +23,7 @@ from curate.filters.roots import (
     stripped,
     words_of,
 )
+from llmcurate.base.errors import UsageError
 from tests.curate.filters.filter_texts import PROSE
 
 

@@ -12,8 +12,8 @@ import pytest
 from pydantic import ValidationError
 
 from curate.documents.documents import CORE, PAYLOAD, documents
-from curate.errors import CurateError, UsageError
 from curate.filters.url import UrlFilter
+from llmcurate.base.errors import LlmcurateError, UsageError
 
 
 @pytest.fixture
@@ -323,7 +323,7 @@ def test_a_run_filters_pages_before_they_are_extracted(bench, lists) -> None:
     assert bench.rows()[0]["text"].strip() == "Some text here."
     rejected = bench.rows(kind="rejected")[0]
     assert (rejected["rule"], rejected["text"]) == ("domain", None)
-    with pytest.raises(CurateError, match="cannot read"):
+    with pytest.raises(LlmcurateError, match="cannot read"):
         steps[0] = {"url_filter": {"domains": str(bench.folder / "none")}}
         bench.run(steps, warc, out="two")
 

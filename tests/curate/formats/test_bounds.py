@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curate.errors import UsageError
 from curate.formats import column_plan, delimited, http, jsonl, parquet
 from curate.formats.events import Corrupt, LeftOut, Portion
 from curate.formats.parquet_pages import chunks
-from curate.formats.part import plan_reading
 from curate.formats.read_settings import ReadSettings
 from curate.formats.reading import Account, PartitionReader
+from curate.formats.subset import plan_reading
+from llmcurate.base.errors import UsageError
 from tests.curate.doubling import grows_linearly
 
 

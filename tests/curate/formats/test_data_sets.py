@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from curate.errors import UsageError
 from curate.formats.data_sets import Choice
 from curate.formats.listing import find_files
+from llmcurate.base.errors import UsageError
 
 LICENSE = "---\nlicense: cc-by-4.0\n---\n# A card\n"
 CONFIGS = """---

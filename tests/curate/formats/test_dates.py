@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curate.formats.dates import column_date
+from tests.parameters import mostly_slow
 
 DAY = "2024-05-06T00:00:00+00:00"
 TIME = "2024-05-06T07:08:09+00:00"
@@ -90,7 +91,7 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize("form", ["jsonl", "parquet", "csv"])
+@pytest.mark.parametrize("form", mostly_slow(["jsonl", "parquet", "csv"], 2))
 def test_a_column_gives_the_dates_and_bad_ones_are_counted(bench, form: str) -> None:
     path = bench.folder / f"in.{form}"
     if form == "jsonl":

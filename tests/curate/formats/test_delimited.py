@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curate.errors import UsageError
 from curate.formats.columns import Columns
 from curate.formats.delimited import names_in, read_rows
 from curate.formats.events import Corrupt, Row
-from curate.formats.part import plan_reading
 from curate.formats.read_settings import ReadSettings
 from curate.formats.reading import PartitionReader
+from curate.formats.subset import plan_reading
+from llmcurate.base.errors import UsageError
 
 CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0\r")
 CELLS = st.lists(st.text(CHARACTERS, max_size=9), min_size=2, max_size=2)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from curate.cli.app import invoke
-from curate.errors import UsageError
 from curate.formats.folders import kinds_of, needs
+from llmcurate.base.errors import UsageError
 
 FILES = {
     "model": [

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from curate.errors import RunFailed, UsageError
 from curate.formats.inputs import plan_inputs
 from curate.formats.listing import find_files
 from curate.formats.read_settings import ReadSettings
 from curate.formats.reading import PartitionReader
+from llmcurate.base.errors import RunFailed, UsageError
 from tests.curate.capabilities import permissions_count
 
 MEMORY = "memory://listing"

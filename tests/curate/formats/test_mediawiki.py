@@ -12,9 +12,9 @@ from xml.sax.saxutils import escape
 import pytest
 import zstandard
 
-from curate.errors import UsageError
 from curate.formats import kinds
 from curate.formats.wikitext import Site, plain_text
+from llmcurate.base.errors import UsageError
 from tests.curate.formats.portions import corrupt, events, rows, skipped
 
 HEAD = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" xml:lang="an">

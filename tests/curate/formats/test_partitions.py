@@ -9,12 +9,12 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.disk.files import text_digest
 from curate.formats import inputs, partitions
 from curate.formats.input_file import InputFile
 from curate.formats.inputs import InputPlan, partition_size
 from curate.formats.partitions import Partitions, Slice
 from curate.formats.read_settings import ReadSettings
+from llmcurate.base.disk.files import text_digest
 
 SLICES = st.builds(
     Slice, st.integers(0, 9), st.integers(0, 2**40), st.none() | st.integers(0, 2**40)

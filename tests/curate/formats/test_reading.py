@@ -17,12 +17,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.errors import UsageError
 from curate.formats import jsonl
 from curate.formats.events import Corrupt, Row
 from curate.formats.inputs import plan_inputs
 from curate.formats.read_settings import ReadSettings
 from curate.formats.reading import PartitionReader
+from llmcurate.base.errors import UsageError
 
 UTC = dt.timezone.utc
 

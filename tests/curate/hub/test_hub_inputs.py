@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curate.errors import UsageError
 from curate.fetch.hub import pinned, unpinned
 from curate.formats.inputs import plan_inputs
+from llmcurate.base.errors import UsageError
 from tests.curate.conftest import pages
 from tests.curate.hub.hub_server import Hub
 

@@ -9,21 +9,32 @@ from typing import Any
 import pytest
 import yaml
 
-from curate.errors import RunFailed, UsageError
 from curate.hub.push import push
-from tests.curate.conftest import pages
+from llmcurate.base.errors import RunFailed, UsageError
+from tests.curate.conftest import Bench, pages
 from tests.curate.hub.hub_server import TOKEN, Hub
 
 STEPS = [{"c4": {"min_sentences": 2}}, "dedup_exact"]
 
 
-@pytest.fixture
-def corpus(bench: Any) -> Any:
-    """A finished run of two partitions in `out`."""
+def made(bench: Bench) -> Bench:
+    """With a finished run of two partitions in `out`."""
     rows = [{**row, "license": "cc-by-4.0" if i % 3 else None} for i, row in enumerate(pages(60))]
     source = bench.jsonl("in.jsonl", rows)
     bench.run(STEPS, source, read={"partition_bytes": 8192})
     return bench
+
+
+@pytest.fixture
+def corpus(bench: Bench) -> Bench:
+    """A run of one test."""
+    return made(bench)
+
+
+@pytest.fixture(scope="module")
+def shared(shared_bench: Bench) -> Bench:
+    """The run of all tests that only push it."""
+    return made(shared_bench)
 
 
 def metadata(hub: Hub, name: str, kind: str = "dataset") -> dict[str, Any]:
@@ -33,8 +44,8 @@ def metadata(hub: Hub, name: str, kind: str = "dataset") -> dict[str, Any]:
     return content
 
 
-def test_a_corpus_goes_up_in_one_commit_and_comes_down_as_it_was(hub, corpus):
-    out = corpus.folder / "out"
+def test_a_corpus_goes_up_in_one_commit_and_comes_down_as_it_was(hub, shared):
+    out = shared.folder / "out"
     done = push(out, "me/crawl", license="cc-by-4.0", quiet=True)
     repository = hub.repositories["dataset", "me/crawl"]
     assert repository.messages == ["initial commit", "Push by llmcurate"]
@@ -76,24 +87,24 @@ def test_a_push_that_breaks_off_leaves_what_was_there(hub, corpus):
     assert push(out, "me/crawl", quiet=True).pushed
 
 
-def test_what_was_pushed_is_an_input_again(hub, corpus):
-    push(corpus.folder / "out", "me/crawl", quiet=True)
-    corpus.run(["dedup_exact"], "hf://datasets/me/crawl", out="again")
-    assert corpus.ids("again") == corpus.ids("out") != []
+def test_what_was_pushed_is_an_input_again(hub, shared):
+    push(shared.folder / "out", "me/crawl", quiet=True)
+    shared.run(["dedup_exact"], "hf://datasets/me/crawl", out="again")
+    assert shared.ids("again") == shared.ids("out") != []
 
 
-def test_the_card_says_what_the_run_did(hub, corpus):
-    push(corpus.folder / "out", "me/crawl", license="odc-by", quiet=True)
+def test_the_card_says_what_the_run_did(hub, shared):
+    push(shared.folder / "out", "me/crawl", license="odc-by", quiet=True)
     about = metadata(hub, "me/crawl")
     assert about["license"] == "odc-by" and about["size_categories"] == ["n<1K"]
     text = hub.files("me/crawl")["README.md"].decode()
-    record = json.loads((corpus.folder / "out/run.json").read_text())
+    record = json.loads((shared.folder / "out/run.json").read_text())
     totals = record["totals"]
     assert f"{totals['kept']} documents" in text and f"of {totals['read']} documents" in text
     assert "| `c4` | 60 |" in text and "min_sentences: 2" in text
     assert "| `cc-by-4.0` |" in text and "| `not stated` |" in text
     assert record["plan"] in text and "- `in.jsonl`" in text
-    assert str(corpus.folder) not in text, "a card names no folder of this machine"
+    assert str(shared.folder) not in text, "a card names no folder of this machine"
 
 
 def test_a_card_is_the_same_for_the_same_run_and_no_text_breaks_it(hub, bench):
@@ -105,10 +116,10 @@ def test_a_card_is_the_same_for_the_same_run_and_no_text_breaks_it(hub, bench):
     assert push(bench.folder / "out", "me/odd", quiet=True).pushed == 0
 
 
-def test_datasets_loads_what_the_card_names(hub, corpus, tmp_path, monkeypatch):
+def test_datasets_loads_what_the_card_names(hub, shared, tmp_path, monkeypatch):
     datasets = pytest.importorskip("datasets", reason="datasets is not installed")
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "cache"))
-    push(corpus.folder / "out", "me/crawl", quiet=True)
+    push(shared.folder / "out", "me/crawl", quiet=True)
     for path, data in hub.files("me/crawl").items():
         target = tmp_path / "down" / path
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -116,8 +127,8 @@ def test_datasets_loads_what_the_card_names(hub, corpus, tmp_path, monkeypatch):
     folder, cache = str(tmp_path / "down"), str(tmp_path / "cache")
     kept = datasets.load_dataset(folder, split="train", cache_dir=cache)
     gone = datasets.load_dataset(folder, "rejected", split="train", cache_dir=cache)
-    assert kept["id"][:] == corpus.ids("out")
-    assert len(gone) == len(corpus.rows("out", "rejected")) > 0 and "reasons" in gone.column_names
+    assert kept["id"][:] == shared.ids("out")
+    assert len(gone) == len(shared.rows("out", "rejected")) > 0 and "reasons" in gone.column_names
 
 
 def test_a_corpus_that_grows_goes_up_with_what_all_of_its_runs_rejected(hub, bench):
@@ -173,30 +184,30 @@ def test_a_link_that_leads_out_of_the_folder_is_not_pushed(hub, corpus, tmp_path
 
 
 @pytest.mark.parametrize("token", ["", "hf_wrong"])
-def test_without_a_login_one_line_says_how(hub, corpus, monkeypatch, token):
+def test_without_a_login_one_line_says_how(hub, shared, monkeypatch, token):
     monkeypatch.setenv("HF_TOKEN", token)
-    done = corpus.command("push", "out", "me/crawl")
+    done = shared.command("push", "out", "me/crawl")
     assert (done.returncode, done.stderr.count("\n")) in ((1, 1), (2, 1))
     assert "`hf auth login` or the variable HF_TOKEN" in done.stderr
     assert "hf_wrong" not in done.stderr
 
 
-def test_the_command_says_what_it_did_and_never_the_token(hub, corpus):
-    done = corpus.command("push", "out", "me/crawl")
+def test_the_command_says_what_it_did_and_never_the_token(hub, shared):
+    done = shared.command("push", "out", "me/crawl")
     assert done.returncode == 0, done.stderr
     head = hub.repositories["dataset", "me/crawl"].head
     assert done.stdout.startswith(f"{hub.url}/datasets/me/crawl: ")
     assert done.stdout.endswith(f"as commit {head}\n") and TOKEN not in done.stdout + done.stderr
     assert not any(TOKEN.encode() in data for data in hub.files("me/crawl").values())
-    again = corpus.command("push", "out", "me/crawl", "--json")
+    again = shared.command("push", "out", "me/crawl", "--json")
     assert json.loads(again.stdout)["pushed"] == 0
 
 
-def test_without_a_network_one_line_says_so(hub, corpus, monkeypatch):
+def test_without_a_network_one_line_says_so(hub, shared, monkeypatch):
     import huggingface_hub.constants
 
     monkeypatch.setattr(huggingface_hub.constants, "ENDPOINT", "http://127.0.0.1:1")
-    done = corpus.command("push", "out", "me/crawl")
+    done = shared.command("push", "out", "me/crawl")
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
     assert "push to me/crawl: no connection to http://127.0.0.1:1" in done.stderr
 
@@ -209,14 +220,14 @@ def test_without_a_network_one_line_says_so(hub, corpus, monkeypatch):
         (("out", "me/crawl", "--kind", "shards"), "out holds no shards that is finished"),
     ],
 )
-def test_wrong_use_is_one_line(hub, corpus, arguments, message):
-    done = corpus.command("push", *arguments)
+def test_wrong_use_is_one_line(hub, shared, arguments, message):
+    done = shared.command("push", *arguments)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1) and message in done.stderr
     assert not hub.asked
 
 
-def test_without_the_package_one_line_says_how_to_get_it(corpus, monkeypatch):
+def test_without_the_package_one_line_says_how_to_get_it(shared, monkeypatch):
     monkeypatch.delenv("LLMCURATE_OFFLINE", raising=False)
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(UsageError, match=r"push to me/crawl: pip install 'llmcurate\[hf\]'"):
-        push(corpus.folder / "out", "me/crawl")
+        push(shared.folder / "out", "me/crawl")

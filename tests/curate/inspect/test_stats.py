@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from curate.disk.database import scratch_database
-from curate.errors import RunFailed, UsageError
 from curate.formats.read_settings import ReadSettings
 from curate.inspect import stats
-from tests.curate.pages.structure import check_structure
+from llmcurate.base.disk.database import scratch_database
+from llmcurate.base.errors import RunFailed, UsageError
+from tests.llmcurate.base.pages.structure import check_structure
 
 ROWS: list[dict[str, Any]] = [
     {

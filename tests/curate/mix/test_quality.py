@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from curate.errors import UsageError
 from curate.mix.design import Request, design
 from curate.mix.quality import Curve, Quality, buckets
+from llmcurate.base.errors import UsageError
 
 CURVE = Curve()
 

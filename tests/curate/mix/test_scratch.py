@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.errors import RunFailed
 from curate.mix.spill import BLOCK, Copy, Hashed, RowFile, Scratch
+from llmcurate.base.errors import RunFailed
 
 
 @pytest.fixture(scope="module")

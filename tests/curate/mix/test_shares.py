@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.errors import UsageError
 from curate.mix.design import (
     LLAMA1,
     LLAMA1_TOKENS,
@@ -20,6 +19,7 @@ from curate.mix.design import (
     quotas,
     tempered,
 )
+from llmcurate.base.errors import UsageError
 
 SIZES = st.lists(st.integers(1, 10**6), min_size=1, max_size=8)
 

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curate.dedup.minhash.lean import SETTINGS, import_signatures, read_signatures
+from curate.dedup.minhash.lean_minhash import SETTINGS, import_signatures, read_signatures
 from curate.dedup.minhash.step import DedupMinhash
-from curate.errors import UsageError
 from curate.formats.warc_writer import WarcWriter
+from llmcurate.base.errors import UsageError
 
 ROWS = [
     {

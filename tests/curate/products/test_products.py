@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from curate.errors import CurateError, Unforeseen, UsageError
 from curate.steps.recipe import compose
+from llmcurate.base.errors import LlmcurateError, Unforeseen, UsageError
 
 STEPS = ["dedup_exact", {"tokenizer": {"vocab": 300}}, "shards"]
 TRAIN = {"pretrain": {"steps": 2, "rows": 2, "context": 32, "warmup": 1, "eval_every": 1}}
@@ -184,7 +184,7 @@ def test_training_goes_on_under_settings_that_change_no_result_and_to_more_steps
     cosine = free | {"schedule": "cosine"}
     built.run([*STEPS, {"pretrain": cosine}], source, out="more")  # another plan: set aside
     assert (out / "metrics.jsonl").read_text() != first
-    with pytest.raises(CurateError, match="depend on that: use 2 steps"):
+    with pytest.raises(LlmcurateError, match="depend on that: use 2 steps"):
         built.run([*STEPS, {"pretrain": cosine | {"steps": 9}}], source, out="more")
 
 
@@ -300,8 +300,8 @@ def test_several_sizes_stand_in_a_folder_each_and_no_shards_are_made_of_them(bui
     [
         ({"vocab": "3OO"}, "'3OO': give one number or several"),
         ({"vocab": [400, 20]}, "vocab 20: ask for 258 or more"),
-        ({"pattern": "gpt9"}, "choose gpt2, cl100k"),
-        ({"digits": "double"}, "choose single, triples"),
+        ({"pattern": "gpt9"}, "choose one of gpt2, cl100k"),
+        ({"digits": "double"}, "choose one of single, triples"),
         ({"model": "unigram", "min_frequency": 8}, "min-frequency: not for unigram"),
     ],
     ids=lambda value: "" if isinstance(value, str) else "-".join(value),
@@ -325,6 +325,6 @@ def test_a_tokenizer_is_trained_on_a_sample_with_weights_of_any_column(built):
     assert cards[0] == cards[1]
     assert cards[0]["bytes"] <= 5000 and cards[0]["sample"]["documents_of"] == 40
     assert {v: d["weight"] for v, d in cards[0]["mixture"]["values"].items()} == {"a": 1, "b": 2.5}
-    with pytest.raises(CurateError, match="no document has a column 'tongue'") as caught:
+    with pytest.raises(LlmcurateError, match="no document has a column 'tongue'") as caught:
         built.run([{"tokenizer": settings | {"weights": "tongue=b:2"}}], source, out="tongue")
     assert caught.value.exit_code == 2

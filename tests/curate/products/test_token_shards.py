@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curate.cli.app import invoke
-from curate.errors import UsageError
+from llmcurate.base.errors import UsageError
 from tests.curate.conftest import environment
 from tests.parameters import mostly_slow
 
@@ -196,12 +196,12 @@ def test_without_the_split_nothing_of_it_stays(corpus):
 def test_text_that_is_not_utf8_is_refused_by_name(tmp_path, corpus):
     import pyarrow as pa
 
-    from tokenize_kit.errors import TokenizerError
+    from llmcurate.base.errors import LlmcurateError
     from tokenize_kit.shards.writer import encode_shards
 
     bad = pa.array([b"fine", b"\xff\xfe"], pa.large_binary()).view(pa.large_string())
     batch = pa.RecordBatch.from_arrays([pa.array(["a", "b"]), bad], ["id", "text"])
-    with pytest.raises(TokenizerError, match="document b: its text is not UTF-8"):
+    with pytest.raises(LlmcurateError, match="document b: its text is not UTF-8"):
         encode_shards([batch], corpus.folder / "tok" / "tokenizer.json", tmp_path / "out")
 
 

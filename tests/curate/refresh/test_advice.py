@@ -9,20 +9,20 @@ import re
 import shlex
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from curate.errors import RunFailed
 from curate.refresh import run
 from curate.refresh.state import State
 from curate.run.ledger import row_digest
+from llmcurate.base.errors import RunFailed
 from tests.curate.conftest import Bench
 from tests.curate.refresh.growing import Home, inputs
+from tests.parameters import few
 
 A, B, C = inputs(10)
 STEPS = [{"dedup_exact": {}}, {"dedup_minhash": {}}]
@@ -121,12 +121,6 @@ def ways(name: str, home: Home) -> list[list[str]]:
     assert done.returncode == 1 and done.stderr.count("\n") == 1, done.stderr
     assert "put back a copy of it" in done.stderr and not (home.path / "current").is_file()
     return advised(done.stderr)
-
-
-def few(names: Iterable[str], *quick: str) -> list[Any]:
-    """All names, those but the quick ones as slow tests."""
-    slow = pytest.mark.slow
-    return [pytest.param(n, marks=() if n in quick else slow, id=n) for n in names]
 
 
 @pytest.mark.parametrize("name", few(HARMED, "part", "index", "removed"))

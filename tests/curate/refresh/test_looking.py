@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from curate.errors import RunFailed, UsageError
 from curate.inspect.browse.library import Query, library
 from curate.inspect.check import check, repair
 from curate.inspect.whatif.apply import apply
 from curate.inspect.whatif.figures import answer
 from curate.run.outcome import Options
+from llmcurate.base.errors import RunFailed, UsageError
 from tests.curate.refresh.growing import Home, inputs
 
 STEPS: list[Any] = [

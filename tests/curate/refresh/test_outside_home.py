@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from curate.corpus.manifests import manifest_path
-from curate.disk.seals import seal
-from curate.errors import RunFailed
 from curate.run.ledger import row_digest
+from llmcurate.base.disk.seals import seal
+from llmcurate.base.errors import RunFailed
 from tests.curate.refresh.growing import Home, inputs
 
 

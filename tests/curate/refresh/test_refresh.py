@@ -8,13 +8,14 @@ import shutil
 
 import pytest
 
-from curate.errors import LockHeld, RunFailed, UsageError
 from curate.refresh import incremental
 from curate.refresh.state import State
 from curate.steps.recipe import load
 from curate.steps.shipped import names
+from llmcurate.base.errors import LockHeld, RunFailed, UsageError
 from tests.curate.capabilities import permissions_count
 from tests.curate.refresh.growing import Home, inputs
+from tests.parameters import mostly_slow
 
 BLOOM = {"dedup_bloom": {"expected": 30_000, "ngram": 5, "threshold": 0.3, "false_positives": 0.05}}
 STEPS = [{"dedup_exact": {}}, {"dedup_minhash": {}}, BLOOM]
@@ -176,16 +177,22 @@ def test_a_step_that_needs_later_documents_is_refused_by_name(bench, step, reaso
 
 @pytest.mark.parametrize(
     ("step", "first"),
-    [
-        ({"dedup_exact": {"survivor": "longest"}}, {"survivor": "first"}),
-        ({"dedup_minhash": {"survivor": "newest"}}, {"survivor": "first"}),
-        (
-            {"dedup_passages": {"unit": "paragraph", "keep": "none"}},
-            {"keep": "one", "survivor": "first"},
-        ),
-        ({"dedup_suffix_array": {"keep": "none", "threshold": 40}}, {"keep": "first"}),
-        ({"dedup_suffix_array": {"keep": "longest-context", "threshold": 40}}, {"keep": "first"}),
-    ],
+    mostly_slow(
+        [
+            ({"dedup_exact": {"survivor": "longest"}}, {"survivor": "first"}),
+            ({"dedup_minhash": {"survivor": "newest"}}, {"survivor": "first"}),
+            (
+                {"dedup_passages": {"unit": "paragraph", "keep": "none"}},
+                {"keep": "one", "survivor": "first"},
+            ),
+            ({"dedup_suffix_array": {"keep": "none", "threshold": 40}}, {"keep": "first"}),
+            (
+                {"dedup_suffix_array": {"keep": "longest-context", "threshold": 40}},
+                {"keep": "first"},
+            ),
+        ],
+        3,
+    ),
     ids=str,
 )
 def test_a_policy_that_looks_forward_is_first_and_said(bench, capsys, step, first):

@@ -10,9 +10,9 @@ import sys
 import pytest
 
 from curate.corpus.manifests import manifest_path
-from curate.errors import RunFailed
 from curate.refresh import retention, run, snapshot
 from curate.refresh.state import State
+from llmcurate.base.errors import RunFailed
 from tests.curate.command_line import ROOT
 from tests.curate.refresh.growing import Home, inputs
 from tests.parameters import mostly_slow

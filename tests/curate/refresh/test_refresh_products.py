@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from curate.errors import Unforeseen, UsageError
+from llmcurate.base.errors import Unforeseen, UsageError
 from tests.curate.refresh.growing import Home, inputs
 
 FILTERS = [{"dedup_exact": {}}]

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from curate.errors import UsageError
 from curate.inspect.check import check
 from curate.refresh import run, snapshot
 from curate.refresh.outcome import How
 from curate.refresh.state import State
 from curate.run.outcome import Options
+from llmcurate.base.errors import UsageError
 from tests.curate.refresh.growing import START, Home
 
 # Copies: b0 of a1, c0 of a0. What is to be forgotten stands in a.

@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from curate.dedup.exact import DedupExact
-from curate.errors import TooMuchGone
 from curate.run import resolve
 from curate.run.stages import Stages
+from llmcurate.base.errors import TooMuchGone
 from tests.curate.command_line import environment
+from tests.parameters import mostly_slow
 
 NO_NUMBA = """
 import sys
@@ -23,10 +24,10 @@ from curate.cli.app import invoke
 assert invoke(["dedup", "--method", "minhash", "in.jsonl", "-o", "out", "--quiet"]) == 0
 assert "numba" not in sys.modules
 """
-METHODS = ["minhash", "exact", "bloom", "passages", "semantic", "suffix_array"]
+METHODS = ["minhash", "exact", "bloom", "suffix_array", "passages", "semantic"]
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", mostly_slow(METHODS, 4))
 def test_worker_and_driver_decide_alike(bench, make_pages, monkeypatch, method):
     rows = make_pages(40)
     source = bench.jsonl("in.jsonl", [*rows, *({**row, "id": f"{row['id']}-2"} for row in rows)])

@@ -11,10 +11,10 @@ import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 
-from curate.disk.files import temporary_name
 from curate.documents.edits import EDIT
 from curate.run import assemble
 from curate.run.assemble import swap
+from llmcurate.base.disk.files import temporary_name
 from tests.curate.capabilities import permissions_count
 from tests.curate.durability import deeds
 

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from curate.corpus.sizes import Sizes
 from curate.corpus.stage_files import changed_ids, part_path
-from curate.disk.parquet_writer import TableWriter
 from curate.formats.inputs import plan_inputs
 from curate.formats.read_settings import ReadSettings
 from curate.formats.reading import ID_SCHEMA, PartitionReader
 from curate.run.ids import ISSUED, assign_ids
 from curate.run.plan import EarlierIds
+from llmcurate.base.disk.parquet_writer import TableWriter
 
 
 def settled(bench, *inputs, size: int = 1024, earlier: EarlierIds | None = None) -> list[str]:

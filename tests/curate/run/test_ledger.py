@@ -11,9 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from curate.errors import LockHeld
 from curate.run import ledger as ledgers
 from curate.run.ledger import Ledger
+from llmcurate.base.errors import LockHeld
 
 
 def rows(out: Path) -> int:

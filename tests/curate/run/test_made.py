@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from curate.cli.app import invoke
-from curate.disk.files import file_digest
+from llmcurate.base.disk.files import file_digest
+from tests.parameters import mostly_slow
 
 WORDS = "the cat sat on a mat and the rat ate that hat by the old mill near the river".split()
 TRAIN = ["--steps", "2", "--rows", "2", "--context", "32", "--eval-every", "1", "--warmup", "1"]
@@ -45,6 +46,7 @@ def files(out: Path) -> dict[str, str]:
 
 
 QUALITY = ["quality", "train", "--positive", "a.jsonl", "--negative", "b.jsonl", "--dim", "2"]
+QUALITY += ["--bucket", "2000"]
 EXTEND = ["tokenizer", "extend", "tok", "--with", "a.jsonl"]
 CHANGED = {
     "tokenizer": (
@@ -242,7 +244,7 @@ def test_a_restart_that_is_killed_leaves_the_old_work_whole(inputs, tmp_path, mo
 
     with monkeypatch.context() as patch:
         if moment == "sync_folder":
-            patch.setattr("curate.disk.files.sync_folder", kill)
+            patch.setattr("llmcurate.base.disk.files.sync_folder", kill)
         else:
             patch.setattr(Path, moment, kill)
         assert invoke([*train, "295", "--restart"]) == 130
@@ -275,7 +277,7 @@ def trained(inputs) -> list[str]:
 LEFT = ("checkpoints", "metrics.jsonl", "train.json", "tokenizer.json", "compared.jsonl")
 
 
-@pytest.mark.parametrize("moves", [None, 0, 1, 3, 5])
+@pytest.mark.parametrize("moves", mostly_slow([None, 1, 5, 0, 3], 3))
 def test_a_run_keeps_the_model_of_other_settings_as_model_1_also_when_killed_at_it(
     inputs, trained, tmp_path, monkeypatch, capsys, moves
 ):

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.parameters import mostly_slow
+
 
 def first_line(bench: Any, source: Path | str, *options: str) -> tuple[str, int]:
     result = bench.command("filter", "document_length", source, "-o", "out", "-q", *options)
@@ -35,14 +37,23 @@ def test_the_step_that_took_most_stands_first(bench):
 
 @pytest.mark.parametrize(
     ("row", "lacks"),
-    [
-        (
-            {"content": "A text.", "id": 1},
-            "no column text; the files have content (string), id (int64)",
-        ),
-        ({"text": ["A text."], "body": "x"}, "column text is no text; the files have text (list)"),
-        ({"text": None, "body": "A text"}, "column text is no text; the files have text (null)"),
-    ],
+    mostly_slow(
+        [
+            (
+                {"content": "A text.", "id": 1},
+                "no column text; the files have content (string), id (int64)",
+            ),
+            (
+                {"text": ["A text."], "body": "x"},
+                "column text is no text; the files have text (list)",
+            ),
+            (
+                {"text": None, "body": "A text"},
+                "column text is no text; the files have text (null)",
+            ),
+        ],
+        2,
+    ),
 )
 def test_lines_without_a_text_name_their_columns_and_the_option(bench, row, lacks):
     source = bench.jsonl("in.jsonl", [row] * 3)
@@ -64,16 +75,19 @@ def test_the_longest_texts_are_advised_where_no_name_is_usual(bench):
 
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
-    [
-        ("a.jsonl", "no JSON\n", "1 place cannot be read, first "),
-        ("a.jsonl", "", "the files hold no document"),
-        ("a.parquet", "PAR1 and no table", "1 place cannot be read, first "),
-        (
-            "a.warc",
-            "WARC/1.0\r\nWARC-Type: request\r\nContent-Length: 0\r\n\r\n\r\n\r\n",
-            "1 record of other types",
-        ),
-    ],
+    mostly_slow(
+        [
+            ("a.jsonl", "no JSON\n", "1 place cannot be read, first "),
+            ("a.jsonl", "", "the files hold no document"),
+            (
+                "a.warc",
+                "WARC/1.0\r\nWARC-Type: request\r\nContent-Length: 0\r\n\r\n\r\n\r\n",
+                "1 record of other types",
+            ),
+            ("a.parquet", "PAR1 and no table", "1 place cannot be read, first "),
+        ],
+        3,
+    ),
 )
 def test_a_run_that_read_nothing_ends_with_1_and_keeps_its_records(bench, name, content, reason):
     (bench.folder / name).write_text(content, newline="")

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from curate.errors import RunFailed
 from curate.formats.events import MOST_NAMED
 from curate.formats.input_file import InputFile
 from curate.formats.inputs import InputPlan
 from curate.formats.partitions import Slice
 from curate.run.outcome import sum_up
 from curate.run.plan import MapStage
+from llmcurate.base.errors import RunFailed
 
 STAGE = MapStage(0, "key", None, [])
 

@@ -17,9 +17,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from curate.errors import LockHeld, RunFailed
 from curate.inspect.report.store import opened
 from curate.run.ledger import Ledger
+from llmcurate.base.errors import LockHeld, RunFailed
 from tests.curate.capabilities import permissions_count
 from tests.curate.file_limit import file_limit
 
@@ -31,6 +31,7 @@ PLUGINS = Path(__file__).parents[1] / "engines/plugins"
 def stopping(bench, monkeypatch):
     """A run whose worker waits for ever at one document, started and at work."""
     monkeypatch.setenv("PYTHONPATH", str(PLUGINS))
+    monkeypatch.syspath_prepend(str(PLUGINS))
     recipe = {"steps": ["crash", "dedup_exact"], "read": {"partition_bytes": 2000}}
     (bench.folder / "r.yaml").write_text(json.dumps(recipe))
     rows = [{"id": f"d{i}", "text": f"text {i} " + "x" * 100} for i in range(100)]
@@ -101,7 +102,7 @@ def test_interrupt_ends_the_run_and_its_workers_and_the_run_resumes(bench, stopp
 
 def test_a_second_process_on_the_same_out_gets_75_and_the_holders_name(bench, stopping):
     holder = stopping()
-    second = bench.process("run", "r.yaml", "in.jsonl", "-o", "out")
+    second = bench.command("run", "r.yaml", "in.jsonl", "-o", "out")  # in this process
     assert second.returncode == 75
     assert re.search(rf"process {holder.pid} on {re.escape(socket.gethostname())}", second.stderr)
     assert re.search(r"started 20\d\d-\d\d-\d\dT", second.stderr)
@@ -109,7 +110,7 @@ def test_a_second_process_on_the_same_out_gets_75_and_the_holders_name(bench, st
 
     # Another OUT is free, and the holder is still at work.
     bench.jsonl("other.jsonl", [{"id": "a", "text": "x"}])
-    assert bench.process("run", "r.yaml", "other.jsonl", "-o", "other").returncode == 0
+    assert bench.command("run", "r.yaml", "other.jsonl", "-o", "other").returncode == 0
     assert holder.poll() is None
 
     # A holder that died without a word is replaced.
@@ -175,7 +176,7 @@ def test_a_finished_run_for_reading_only_is_read_and_left_alone(bench):
 
 
 def test_a_damaged_ledger_is_named(bench):
-    from curate.errors import RunFailed
+    from llmcurate.base.errors import RunFailed
 
     source = bench.jsonl("in.jsonl", [{"id": "a", "text": "x"}])
     (bench.folder / "out").mkdir()

@@ -10,7 +10,7 @@ import pytest
 
 from curate.run.worker import rehearsal
 from curate.run.worker.specification import load_spec
-from kernel_cache import compile_time, locks
+from llmcurate.base.kernels import compile_time, locks
 
 RECIPE = """
 name: web

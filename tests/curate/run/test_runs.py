@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from curate.corpus.stage_files import part_path, read_kept
-from curate.errors import UsageError
 from curate.run.records import reading_notices
+from llmcurate.base.errors import UsageError
 
 STEPS = [
     "c4",

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from curate.errors import UsageError
 from curate.run.ledger import Ledger
 from curate.run.workspace import Workspace, create, find
+from llmcurate.base.errors import UsageError
 
 
 def made(folder: Path, *names: str, mark: str = "corpus.json") -> Workspace:

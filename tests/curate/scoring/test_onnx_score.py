@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from curate.documents.documents import documents
-from curate.errors import UsageError
 from curate.scoring.onnx_score import OnnxScore
+from llmcurate.base.errors import UsageError
 from tests.curate.onnx_models import onnx_model, write_model
 
 WORDS = ["[UNK]", "low", "half", "good", "best"]

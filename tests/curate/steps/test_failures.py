@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from curate.documents.documents import Documents, documents
-from curate.errors import RunFailed, Unforeseen, UsageError
 from curate.steps import registry
 from curate.steps.failures import failing, on_batch
+from llmcurate.base.errors import RunFailed, Unforeseen, UsageError
 
 DOCS = documents(
     {"id": [f"a.jsonl#{n}" for n in range(9)], "text": ["x"] * 6 + ["bad", "x", "bad"]}

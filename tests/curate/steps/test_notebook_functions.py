@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from curate.errors import UsageError
 from curate.steps.functions import FunctionInFile
+from llmcurate.base.errors import UsageError
 
 CELL = """\
 import json as j

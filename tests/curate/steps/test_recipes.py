@@ -13,12 +13,12 @@ import pytest
 import yaml
 
 from curate.documents.documents import documents
-from curate.errors import UsageError
 from curate.formats.inputs import InputPlan
 from curate.run.plan import plan_run
 from curate.steps.recipe import compose, load, parse
 from curate.steps.registry import REGISTRY, step_class
 from curate.steps.shipped import shipped
+from llmcurate.base.errors import UsageError
 from tests.curate.command_line import environment
 
 MISTAKES = {

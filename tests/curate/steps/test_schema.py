@@ -154,9 +154,9 @@ def test_every_step_is_described_in_a_sentence(schema: dict[str, Any]) -> None:
 
 
 def test_the_package_exports_its_functions_lazily() -> None:
-    import curate
+    import llmcurate
     from curate.api.run import run_recipe
 
-    assert curate.run_recipe is run_recipe and curate.load("c4").steps
+    assert llmcurate.run_recipe is run_recipe and llmcurate.load("c4").steps
     with pytest.raises(AttributeError, match="no attribute 'runs_recipe'"):
-        curate.runs_recipe  # noqa: B018
+        llmcurate.runs_recipe  # noqa: B018

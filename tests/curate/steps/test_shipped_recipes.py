@@ -13,10 +13,10 @@ import pytest
 
 from curate.api.outcome import carry_out
 from curate.demo.texts import load_articles
-from curate.errors import UsageError
 from curate.run.outcome import Options
 from curate.steps.recipe import load
 from curate.steps.shipped import names
+from llmcurate.base.errors import UsageError
 
 PUBLISHED = ("c4", "c4@paper", "dclm-baseline", "fineweb", "massiveweb", "pile-cc", "refinedweb")
 

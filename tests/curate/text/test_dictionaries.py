@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from curate.documents.documents import documents
-from curate.errors import UsageError
-from curate.filters.other_words import unspaced_tokens
+from curate.filters.language_words import unspaced_tokens
 from curate.steps.recipe import make_step
 from curate.text import dictionaries
 from curate.text.dictionaries import Source, dictionary_for, effective
 from curate.text.profiles import Profile
+from llmcurate.base.errors import UsageError
 
 WORDS = ("แมว", "กิน", "ปลา", "และ", "นอน")
 

@@ -57,7 +57,9 @@ def test_kernels_that_only_kernels_call_are_not_cached() -> None:
     for path in sorted(paths):
         module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
         source = path.read_text(encoding="utf-8")
-        assert "from numba import njit" not in source, f"{module}: kernel_cache has the decorator"
+        assert "from numba import njit" not in source, (
+            f"{module}: llmcurate.base.kernels has the decorator"
+        )
         defined, called = _read(ast.parse(source), module)
         kernels |= defined
         by_python |= called

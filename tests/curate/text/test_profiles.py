@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from curate.errors import UsageError
 from curate.steps.recipe import make_step
 from curate.text import profiles
 from curate.text.profiles import chosen, shipped
+from llmcurate.base.errors import UsageError
 
 STEPS = ("gopher_quality", "gopher_repetition", "fineweb_quality", "language", "c4")
 

@@ -12,7 +12,7 @@ from curate.documents.documents import documents
 from curate.text.buffers import text_buffers
 from curate.text.tables import segment, segments
 
-SPACES = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000 and chr(c).isspace()]
+SPACES = [c for c in map(chr, range(0x110000)) if c.isspace()]
 # Neighbours of white space in UTF-8: one byte away in any place.
 NEAR = "\x00\x08\x0e\x1b!\x7f\x84\x86\x9f\xa1\u167f\u1681\u1fff\u200b\u2027\u202a\u202e\u2030\u205e"
 NEAR += "\u2060\u2fff\u3001\u1c80\u2000é漢🙂\ufeff"

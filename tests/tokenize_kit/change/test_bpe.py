@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from llmcurate.base.errors import LlmcurateError
 from tests.tokenize_kit.sentencepiece_models import trained
 from tokenize_kit.change.addition import Rows
 from tokenize_kit.change.bpe import learn_character_tokens
@@ -22,7 +23,6 @@ from tokenize_kit.change.extend import extend
 from tokenize_kit.change.original import open_tokenizer
 from tokenize_kit.change.prune import prune
 from tokenize_kit.change.verify import pack_texts
-from tokenize_kit.errors import TokenizerError
 from tokenize_kit.formats.tokenizer_json import load_tokenizer
 from tokenize_kit.learn.char_bpe import choose_characters
 from tokenize_kit.learn.training import train_tokenizer
@@ -273,5 +273,5 @@ def test_what_is_no_bpe_of_merges_alone_is_refused_by_name(old, tmp_path):
     parts = json.loads(old.read_text())
     parts["model"]["dropout"] = 0.1
     (tmp_path / "tokenizer.json").write_text(json.dumps(parts))
-    with pytest.raises(TokenizerError, match=r"tokenizer\.json: cannot be changed: .*dropout"):
+    with pytest.raises(LlmcurateError, match=r"tokenizer\.json: cannot be changed: .*dropout"):
         prune(tmp_path, lambda: [pack_texts(ENGLISH)], tmp_path / "out")

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from curate.cli.app import app
+from llmcurate.base.errors import LlmcurateError
 from tokenize_kit.change.convert import convert
 from tokenize_kit.change.source import open_source
 from tokenize_kit.change.verify import pack_texts
-from tokenize_kit.errors import TokenizerError
 from tokenize_kit.formats.forms import ByteBpe, CannotHold
 from tokenize_kit.formats.gguf import ARRAY, STRING, Typed, read_metadata, write_metadata
 from tokenize_kit.formats.json_forms import pieces_tokenizer
@@ -361,7 +361,7 @@ def test_ids_that_differ_on_the_given_texts_are_refused(byte_level, tmp_path):
 def test_what_is_no_tokenizer_is_refused_in_one_line(tmp_path, name, raw):
     (tmp_path / name).write_bytes(raw)
     pattern = "gpt2" if name == "x.tiktoken" else None
-    with pytest.raises(TokenizerError, match=name) as error:
+    with pytest.raises(LlmcurateError, match=name) as error:
         open_source(tmp_path / name, pattern)
     assert error.value.exit_code == 2 and "\n" not in str(error.value)
 
@@ -373,7 +373,7 @@ def test_a_file_cut_anywhere_is_refused_or_read(models, tmp_path, kind):
     raw = (tmp_path / "whole.gguf" if kind == "gguf" else source).read_bytes()
     for size in range(1, len(raw) - 40, len(raw) // 37):
         (tmp_path / f"x.{kind}").write_bytes(raw[:size])
-        with pytest.raises(TokenizerError, match=f"x.{kind}"):
+        with pytest.raises(LlmcurateError, match=f"x.{kind}"):
             open_source(tmp_path / f"x.{kind}")
 
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from curate.cli.app import app
+from llmcurate.base.errors import LlmcurateError
 from tokenize_kit.change.addition import Rows
 from tokenize_kit.change.bpe import learn_byte_tokens
 from tokenize_kit.change.convert import convert
@@ -23,7 +24,6 @@ from tokenize_kit.change.extend import extend
 from tokenize_kit.change.original import open_tokenizer
 from tokenize_kit.change.unigram import _with_characters
 from tokenize_kit.change.verify import pack_texts
-from tokenize_kit.errors import TokenizerError
 from tokenize_kit.formats.forms import Pieces
 from tokenize_kit.formats.tokenizer_json import from_letters, load_tokenizer, to_letters
 from tokenize_kit.judge.compare import SCRIPTS
@@ -164,7 +164,7 @@ def test_no_text_gives_a_special_token_for_its_spelling(old, tmp_path):
     parts["model"]["ignore_merges"] = True
     parts["added_tokens"].append(parts["added_tokens"][0] | {"id": 280, "content": "hello"})
     (tmp_path / "tokenizer.json").write_text(json.dumps(parts))
-    with pytest.raises(TokenizerError, match="its text would give special tokens"):
+    with pytest.raises(LlmcurateError, match="its text would give special tokens"):
         extend(tmp_path, [pack_texts(NEW)], tmp_path / "out", 20)
     assert not (tmp_path / "out").exists()
 
@@ -312,7 +312,7 @@ def test_random_rows_have_mean_and_covariance_of_the_old_and_go_by_seed(old, tmp
 def test_rows_that_are_no_numbers_are_nothing_to_draw_from(old, tmp_path):
     rows = np.full((280, 4), np.nan, np.float32)
     write_tensors(tmp_path / "x.safetensors", {"wte.weight": (rows, "F32")})
-    with pytest.raises(TokenizerError, match="NaN or infinity"):
+    with pytest.raises(LlmcurateError, match="NaN or infinity"):
         file = tmp_path / "x.safetensors"
         extend(old, [pack_texts(NEW)], tmp_path / "out", 9, rows=Rows(file, init="random"))
 
@@ -346,7 +346,7 @@ def test_bfloat16_is_rounded_to_the_nearest(values):
 )
 def test_tables_of_another_tokenizer_are_refused(old, tmp_path, rows, names, says):
     file = checkpoint(tmp_path / "x.safetensors", rows)
-    with pytest.raises(TokenizerError, match=says):
+    with pytest.raises(LlmcurateError, match=says):
         extend(old, [pack_texts(NEW)], tmp_path / "out", 9, rows=Rows(file, names))
     assert not (tmp_path / "out").exists()
 
@@ -354,7 +354,7 @@ def test_tables_of_another_tokenizer_are_refused(old, tmp_path, rows, names, say
 def test_tables_that_may_be_two_are_asked_for(old, tmp_path):
     more = {"decoder.embed_tokens.weight": (np.zeros((280, 8), np.float32), "F32")}
     file = checkpoint(tmp_path / "x.safetensors", 280, **more)
-    with pytest.raises(TokenizerError, match=r"may be input embeddings: name them \(--tensor\)"):
+    with pytest.raises(LlmcurateError, match=r"may be input embeddings: name them \(--tensor\)"):
         extend(old, [pack_texts(NEW)], tmp_path / "out", 9, rows=Rows(file))
 
 
@@ -362,13 +362,13 @@ def test_tables_that_may_be_two_are_asked_for(old, tmp_path):
 def test_a_checkpoint_cut_short_is_refused(old, tmp_path, size):
     file = checkpoint(tmp_path / "x.safetensors", 280)
     file.write_bytes(file.read_bytes()[:size])
-    with pytest.raises(TokenizerError, match=r"x\.safetensors: not a whole") as error:
+    with pytest.raises(LlmcurateError, match=r"x\.safetensors: not a whole") as error:
         extend(old, [pack_texts(NEW)], tmp_path / "out", 9, rows=Rows(file))
     assert "\n" not in str(error.value)
 
 
 def test_a_corpus_without_text_is_refused(old, tmp_path):
-    with pytest.raises(TokenizerError, match="no new token"):
+    with pytest.raises(LlmcurateError, match="no new token"):
         extend(old, [pack_texts(["", ""])], tmp_path / "out", 9)
 
 

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from llmcurate.base.errors import LlmcurateError
 from tokenize_kit.change.addition import Rows
 from tokenize_kit.change.embeddings import Checkpoint, write_tensors
 from tokenize_kit.change.extend import extend
 from tokenize_kit.change.focus import sparsemax, token_vectors
 from tokenize_kit.change.original import open_tokenizer
 from tokenize_kit.change.verify import pack_texts
-from tokenize_kit.errors import TokenizerError
 from tokenize_kit.learn.training import train_tokenizer
 
 
@@ -95,5 +95,5 @@ def test_the_order_of_texts_changes_no_row(old, tmp_path):
 
 
 def test_focus_without_texts_is_refused(old):
-    with pytest.raises(TokenizerError, match="init focus: learns from texts"):
+    with pytest.raises(LlmcurateError, match="init focus: learns from texts"):
         Rows(old / "x.safetensors", init="focus")

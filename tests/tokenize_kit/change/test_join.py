@@ -12,6 +12,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from typer.testing import CliRunner
 
 from curate.cli.app import app
+from llmcurate.base.errors import LlmcurateError
 from tests.tokenize_kit.sentencepiece_models import trained
 from tokenize_kit.change.addition import Rows
 from tokenize_kit.change.convert import convert
@@ -21,7 +22,6 @@ from tokenize_kit.change.original import open_tokenizer
 from tokenize_kit.change.prune import prune
 from tokenize_kit.change.tokens import token_texts
 from tokenize_kit.change.verify import pack_texts
-from tokenize_kit.errors import TokenizerError
 from tokenize_kit.formats.forms import CannotHold
 from tokenize_kit.learn.training import train_tokenizer
 
@@ -125,7 +125,7 @@ def test_scripts_say_which_tokens_are_taken(pair, tmp_path):
                 t for t in union - own if "\ufffd" not in t.decode(errors="replace")
             } == expected
         else:
-            with pytest.raises(TokenizerError, match=r"has no token that .* could give"):
+            with pytest.raises(LlmcurateError, match=r"has no token that .* could give"):
                 join(a, b, tmp_path / scripts, scripts=scripts)
 
 
@@ -208,10 +208,10 @@ def test_a_new_row_is_the_mean_of_the_rows_of_its_old_tokens(pair, tmp_path):
 
 def test_what_cannot_be_joined_is_said(pair, tmp_path):
     a, b = pair[:2]
-    with pytest.raises(TokenizerError, match="has no token that"):
+    with pytest.raises(LlmcurateError, match="has no token that"):
         join(a, a, tmp_path / "x")
     for scripts, says in (("Thai,-Latin", "with a minus"), ("Tai", "no script of Unicode")):
-        with pytest.raises(TokenizerError, match=says):
+        with pytest.raises(LlmcurateError, match=says):
             join(a, b, tmp_path / "x", scripts=scripts)
     assert not (tmp_path / "x").exists()
 

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.cli.app import app
+from llmcurate.base.errors import LlmcurateError
 from tokenize_kit.change.embeddings import Checkpoint, write_tensors
 from tokenize_kit.change.original import open_tokenizer
 from tokenize_kit.change.prune import choose_tokens, prune
 from tokenize_kit.change.verify import pack_texts
-from tokenize_kit.errors import TokenizerError
 from tokenize_kit.formats.forms import NORMAL, UNKNOWN, ByteBpe, Pieces
 from tokenize_kit.formats.tokenizer_json import load_tokenizer
 from tokenize_kit.judge.compare import SCRIPTS
@@ -186,7 +186,7 @@ def test_so_many_stay_as_are_asked_for(old, tmp_path):
     card = prune(old, lambda: [pack_texts([*ENGLISH, *OTHERS])], tmp_path, most=300)
     assert card["new_tokens"] == 300
     assert card["bytes_a_token_after"] < card["bytes_a_token_before"]
-    with pytest.raises(TokenizerError, match=r"keep-used 9: .* have to stay") as error:
+    with pytest.raises(LlmcurateError, match=r"keep-used 9: .* have to stay") as error:
         prune(old, lambda: [pack_texts(ENGLISH)], tmp_path / "out", most=9)
     assert error.value.exit_code == 2 and not (tmp_path / "out").exists()
 
@@ -276,7 +276,7 @@ def test_sentencepiece_reads_a_pruned_model(unigram, tmp_path):
 
 
 def test_a_corpus_without_text_is_refused(old, tmp_path):
-    with pytest.raises(TokenizerError, match="no document with text"):
+    with pytest.raises(LlmcurateError, match="no document with text"):
         prune(old, lambda: [pack_texts(["", ""])], tmp_path / "out")
 
 

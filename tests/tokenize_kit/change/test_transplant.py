@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from llmcurate.base.errors import LlmcurateError
 from tokenize_kit.change.original import open_tokenizer
 from tokenize_kit.change.tokens import ids_of, keys_of
 from tokenize_kit.change.transplant import Transplant
 from tokenize_kit.change.verify import pack_texts
-from tokenize_kit.errors import TokenizerError
 from tokenize_kit.learn.training import train_tokenizer
 
 TEXTS = ["the cat sat on the mat, then that; they ran", "low lower lowest กินข้าว Matte"] * 20
@@ -86,7 +86,7 @@ def test_focus_makes_rows_within_those_of_both(tokenizers):
             assert weights.sum() == pytest.approx(1) and (weights > 0).all()
             assert set(ids) <= set(move.kept)
     assert (rows.max(0) <= table.max(0) + 1e-6).all() and len(rows) == after.size
-    with pytest.raises(TokenizerError, match="learns from texts"):
+    with pytest.raises(LlmcurateError, match="learns from texts"):
         Transplant(tokenizers / "bpe", tokenizers / "bpe2", "focus")
-    with pytest.raises(TokenizerError, match="choose mean, focus or random"):
+    with pytest.raises(LlmcurateError, match="choose mean, focus or random"):
         Transplant(tokenizers / "bpe", tokenizers / "bpe2", "zero")

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models
 
+from llmcurate.base.errors import LlmcurateError
 from tokenize_kit.encode.vocabulary import open_vocabulary
-from tokenize_kit.errors import TokenizerError
 from tokenize_kit.judge.candidate import open_candidate
 from tokenize_kit.learn.training import train_tokenizer
 from tokenize_kit.shards.writer import Layout, encode_shards
@@ -81,7 +81,7 @@ def test_a_damaged_tokenizer_is_one_line_that_names_it(good, tmp_path, name):
     path = tmp_path / "tokenizer.json"
     path.write_bytes(BAD[name](good.read_bytes()))
     for opening in (open_vocabulary, open_candidate):
-        with pytest.raises(TokenizerError) as caught:
+        with pytest.raises(LlmcurateError) as caught:
             opening(path)
         assert str(path) in str(caught.value) and "\n" not in str(caught.value)
         assert caught.value.exit_code == 2
@@ -94,9 +94,9 @@ def test_a_file_on_which_the_library_would_abort_is_refused_before_it(good, tmp_
     code = (
         "import sys; from pathlib import Path\n"
         "from tokenize_kit.formats.tokenizer_json import load_tokenizer\n"
-        "from tokenize_kit.errors import TokenizerError\n"
+        "from llmcurate.base.errors import LlmcurateError\n"
         "try: load_tokenizer(Path(sys.argv[1]))\n"
-        "except TokenizerError as error: sys.exit(7)\n"
+        "except LlmcurateError as error: sys.exit(7)\n"
     )
     done = subprocess.run([sys.executable, "-c", code, str(path)], check=False, capture_output=True)
     assert done.returncode == 7, done.stderr
@@ -106,7 +106,7 @@ def test_text_that_the_library_cannot_encode_is_one_line(tmp_path):
     tokenizer = Tokenizer(models.Unigram([("a", -1.0), ("b", -2.0)], None))
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     vocabulary = open_vocabulary(tmp_path / "tokenizer.json")
-    with pytest.raises(TokenizerError, match=r"cannot encode the texts: .*unk_id"):
+    with pytest.raises(LlmcurateError, match=r"cannot encode the texts: .*unk_id"):
         vocabulary.encode(np.frombuffer(bytearray(b"abc"), np.uint8), np.array([0, 3]))
 
 
@@ -134,7 +134,7 @@ def test_texts_at_the_edge_come_back(batch_of, good, tmp_path, workers):
 
 
 def test_no_document_is_said(batch_of, good, tmp_path):
-    with pytest.raises(TokenizerError, match="no documents to encode"):
+    with pytest.raises(LlmcurateError, match="no documents to encode"):
         encode_shards([], good, tmp_path)
-    with pytest.raises(TokenizerError, match="no documents to encode"):
+    with pytest.raises(LlmcurateError, match="no documents to encode"):
         encode_shards([batch_of()], good, tmp_path)

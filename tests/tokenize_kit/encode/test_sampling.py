@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers.normalizers import NFC
 
+from llmcurate.base.errors import LlmcurateError
 from tokenize_kit.change.verify import pack_texts
 from tokenize_kit.encode.vocabulary import open_vocabulary
-from tokenize_kit.errors import TokenizerError
 from tokenize_kit.formats.tokenizer_json import load_tokenizer
 from tokenize_kit.learn.training import train_tokenizer
 from tokenize_kit.shards.writer import Layout, encode_shards
@@ -141,7 +141,7 @@ def test_shards_depend_on_the_seed_and_not_on_workers_or_batches(folder, tmp_pat
     ],
 )
 def test_what_cannot_be_drawn_is_refused(folder, file, rate, message):
-    with pytest.raises(TokenizerError, match=message):
+    with pytest.raises(LlmcurateError, match=message):
         open_vocabulary(folder / file).sampled(rate)
 
 

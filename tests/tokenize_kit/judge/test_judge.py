@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
-from tokenize_kit.errors import TokenizerError
+from llmcurate.base.errors import LlmcurateError
 from tokenize_kit.judge.candidate import open_candidate
 from tokenize_kit.judge.compare import HARD_TEXTS, compare, cut_text
 from tokenize_kit.judge.tally import Tally, Texts, renyi_efficiency
@@ -249,7 +249,7 @@ def test_a_truncated_model_is_refused_in_one_line(folder, tmp_path, size):
     assert size < len(whole)
     path = tmp_path / "cut.model"
     path.write_bytes(whole[:size])
-    with pytest.raises(TokenizerError, match=r"cut\.model") as caught:
+    with pytest.raises(LlmcurateError, match=r"cut\.model") as caught:
         open_candidate(path)
     assert "\n" not in str(caught.value)
     assert caught.value.exit_code == 2
@@ -259,7 +259,7 @@ def test_a_truncated_model_is_refused_in_one_line(folder, tmp_path, size):
     "name", ["none", "none.model", "none/tokenizer.json"], ids=["folder", "model", "json"]
 )
 def test_a_missing_tokenizer_is_named(tmp_path, name):
-    with pytest.raises(TokenizerError, match="none"):
+    with pytest.raises(LlmcurateError, match="none"):
         open_candidate(tmp_path / name)
 
 
@@ -268,7 +268,7 @@ def test_ids_that_would_cost_the_memory_are_refused(folder, tmp_path):
     parts["model"]["vocab"]["far"] = 4_000_000_000
     path = tmp_path / "far.json"
     path.write_text(json.dumps(parts))
-    with pytest.raises(TokenizerError, match="4,000,000,000"):
+    with pytest.raises(LlmcurateError, match="4,000,000,000"):
         open_candidate(path)
 
 

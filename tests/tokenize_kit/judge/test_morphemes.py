@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tokenizers import Tokenizer
 
-from tokenize_kit.errors import TokenizerError
+from llmcurate.base.errors import LlmcurateError
 from tokenize_kit.judge.candidate import open_candidate
 from tokenize_kit.judge.morphemes import morpheme_figures, read_lexicon
 from tokenize_kit.learn.training import train_tokenizer
@@ -39,5 +39,5 @@ def test_words_of_several_tokens_are_held_against_the_lexicon(tmp_path):
 def test_what_is_no_lexicon_is_refused(tmp_path, content):
     path = tmp_path / "words.tsv"
     path.write_text(content, encoding="utf-8")
-    with pytest.raises(TokenizerError, match=r"words\.tsv"):
+    with pytest.raises(LlmcurateError, match=r"words\.tsv"):
         read_lexicon(path)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokenize_kit.errors import TokenizerError
+from llmcurate.base.errors import LlmcurateError
 from tokenize_kit.formats.tokenizer_json import from_letters
 from tokenize_kit.judge.candidate import open_candidate
 from tokenize_kit.judge.compare import compare, cut_text, gini
@@ -97,7 +97,7 @@ def test_every_token_of_ranks_is_named(folder):
 
 
 def test_ranks_without_a_pattern_are_refused(folder):
-    with pytest.raises(TokenizerError, match=r"large\.tiktoken: .*give --pattern, one of gpt2"):
+    with pytest.raises(LlmcurateError, match=r"large\.tiktoken: .*give --pattern, one of gpt2"):
         open_candidate(folder / "large.tiktoken")
 
 

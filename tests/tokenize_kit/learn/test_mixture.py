@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokenize_kit.errors import TokenizerError
+from llmcurate.base.errors import LlmcurateError
 from tokenize_kit.learn.bpe import train_sizes
 from tokenize_kit.learn.mixture import Mixture, _limit, text_hashes
 from tokenize_kit.learn.options import TrainingOptions
@@ -48,7 +48,7 @@ def size_of(texts):
 def test_a_sample_has_just_as_many_bytes_as_it_may_and_equal_texts_stay_together(most, limit):
     hashes, sizes = np.array([3, 2, 1, 2], np.uint64), np.array([5, 4, 5, 6])
     assert _limit(hashes, sizes, most) == limit
-    with pytest.raises(TokenizerError, match=r"sample-bytes 4: too few .* at least 5"):
+    with pytest.raises(LlmcurateError, match=r"sample-bytes 4: too few .* at least 5"):
         _limit(hashes, sizes, 4)
 
 
@@ -198,17 +198,17 @@ def test_the_card_says_what_the_sample_was_drawn_from(tmp_path):
         ({"weights": "lang=th:1,th:2"}, "'th' stands twice"),
         ({"weights": "lang=th:0,*:0"}, "not all of them can be 0"),
         ({"weights": "lang=th:2", "temperature": 2.0}, "give one of them"),
-        ({"temperature": 0.0}, "temperature 0.0"),
-        ({"temperature": float("inf")}, "temperature inf"),
-        ({"temperature": float("nan")}, "temperature nan"),
+        ({"temperature": 0.0}, "temperature is 0.0"),
+        ({"temperature": float("inf")}, "temperature is inf"),
+        ({"temperature": float("nan")}, "temperature is nan"),
         ({"by": "lang"}, "by: only with temperature"),
-        ({"sample_bytes": 0}, "sample-bytes 0"),
-        ({"seed": -1}, "seed -1"),
+        ({"sample_bytes": 0}, "sample-bytes is 0"),
+        ({"seed": -1}, "seed is -1"),
     ],
     ids=lambda value: "" if isinstance(value, str) else "-".join(map(str, value.values())),
 )
 def test_wrong_weights_and_samples_are_one_line_that_says_what_to_do(options, message):
-    with pytest.raises(TokenizerError) as caught:
+    with pytest.raises(LlmcurateError) as caught:
         TrainingOptions(**options)
     assert caught.value.exit_code == 2
     assert message in str(caught.value) and "\n" not in str(caught.value)
@@ -224,7 +224,7 @@ def test_wrong_weights_and_samples_are_one_line_that_says_what_to_do(options, me
     ids=["column", "by", "sample"],
 )
 def test_what_does_not_fit_the_corpus_is_said(tmp_path, options, message):
-    with pytest.raises(TokenizerError, match=message):
+    with pytest.raises(LlmcurateError, match=message):
         tokenizer_of(ROWS, tmp_path, **options)
     assert not (tmp_path / "tokenizer.json").exists()
 
@@ -235,7 +235,7 @@ def test_values_that_are_not_named_have_the_weight_of_the_star(tmp_path):
 
 
 def test_a_corpus_whose_documents_all_have_weight_0_is_refused(tmp_path):
-    with pytest.raises(TokenizerError, match="every document has weight 0"):
+    with pytest.raises(LlmcurateError, match="every document has weight 0"):
         tokenizer_of(ROWS[:60], tmp_path, weights="lang=en:0")
 
 
@@ -245,7 +245,7 @@ def test_weights_go_by_any_column_of_names_or_numbers(tmp_path):
     card = train_on_corpus(lambda: iter([batch]), tmp_path, options)[0]
     assert [d["weight"] for d in card["mixture"]["values"].values()] == [1, 3]
     nested = pa.RecordBatch.from_pydict({"text": ["ab"], "year": [[1, 2]]})
-    with pytest.raises(TokenizerError, match="no names to weigh by"):
+    with pytest.raises(LlmcurateError, match="no names to weigh by"):
         train_on_corpus(lambda: iter([nested]), tmp_path, options)
 
 
@@ -269,7 +269,7 @@ def test_weights_are_thousandths_from_0_to_1000():
     most = parse_weights("lang=th:1000,en:0.001,de:0")
     assert [float(weight) for weight in most.of.values()] == [1000, 0.001, 0]
     for wrong in ("1000.001", "0.0005", "-0.001"):
-        with pytest.raises(TokenizerError, match="give 0 to 1000 with three decimals"):
+        with pytest.raises(LlmcurateError, match="give 0 to 1000 with three decimals"):
             parse_weights(f"lang=th:{wrong}")
 
 

@@ -10,16 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from llmcurate.base.errors import LlmcurateError
 from tests.tokenize_kit.byte_bpe import train_bpe
 from tokenize_kit.encode.byte_bpe import ByteEncoder, plan_of
 from tokenize_kit.encode.vocabulary import open_vocabulary
-from tokenize_kit.errors import TokenizerError
 from tokenize_kit.formats.tiktoken import PATTERN_NAMES, read_ranks, special_of
 from tokenize_kit.formats.tokenizer_json import from_letters
 from tokenize_kit.pattern.named import PATTERNS
 from tokenize_kit.shards.writer import Layout, encode_shards
 from train.data.shards import read_shards
-from train.errors import TrainError
 
 TEXTS = ["the cat sat on the mat, then that", "กินข้าวที่บ้าน กินที่บ้าน", "a1b22 can't 'LL \n\t x  ", ""]
 HARD = st.one_of(
@@ -146,21 +145,21 @@ def test_published_files_have_their_special_tokens():
 )
 def test_what_is_no_file_of_ranks_is_refused_in_one_line(tmp_path, raw, says):
     (tmp_path / "x.tiktoken").write_bytes(raw)
-    with pytest.raises(TokenizerError, match=says) as error:
+    with pytest.raises(LlmcurateError, match=says) as error:
         open_vocabulary(tmp_path / "x.tiktoken", "gpt2")
     assert error.value.exit_code == 2 and "\n" not in str(error.value)
 
 
 def test_a_file_of_ranks_cut_short_is_refused(learned, tmp_path):
     (tmp_path / "x.tiktoken").write_bytes(file_of(learned)[:1000])
-    with pytest.raises(TokenizerError, match="no file of ranks"):
+    with pytest.raises(LlmcurateError, match="no file of ranks"):
         open_vocabulary(tmp_path / "x.tiktoken", "gpt2")
 
 
 @pytest.mark.parametrize("pattern", [None, "deepseek", "magic", "bert"])
 def test_ranks_need_a_pattern_that_tiktoken_could_take(learned, tmp_path, pattern):
     (tmp_path / "x.tiktoken").write_bytes(file_of(learned))
-    with pytest.raises(TokenizerError, match="give --pattern, one of gpt2, cl100k") as error:
+    with pytest.raises(LlmcurateError, match="give --pattern, one of gpt2, cl100k") as error:
         open_vocabulary(tmp_path / "x.tiktoken", pattern)
     assert "bert" not in str(error.value) and "deepseek" not in str(error.value)
 
@@ -199,17 +198,17 @@ def test_a_sentencepiece_model_gives_its_own_ids(batch_of, pieces, tmp_path):
     assert np.fromfile(tmp_path / "tokens-00000.bin", "<u2").tolist() == expected
     assert manifest["special_ids"] == {"<s>": begin, "</s>": end}
     assert (tmp_path / "tokenizer.model").read_bytes() == pieces.read_bytes()
-    with pytest.raises(TrainError, match=r"training takes a tokenizer\.json"):
+    with pytest.raises(LlmcurateError, match=r"training takes a tokenizer\.json"):
         read_shards(tmp_path)
 
 
 @pytest.mark.parametrize("size", [0, 1, 100], ids=["empty", "byte", "cut-short"])
 def test_what_is_no_sentencepiece_model_is_refused(pieces, tmp_path, size):
     (tmp_path / "x.model").write_bytes(pieces.read_bytes()[:size])
-    with pytest.raises(TokenizerError, match="not a SentencePiece model"):
+    with pytest.raises(LlmcurateError, match="not a SentencePiece model"):
         open_vocabulary(tmp_path / "x.model")
 
 
 def test_only_ranks_take_a_pattern(pieces):
-    with pytest.raises(TokenizerError, match=r"for \.tiktoken files"):
+    with pytest.raises(LlmcurateError, match=r"for \.tiktoken files"):
         open_vocabulary(pieces, "gpt2")

@@ -7,8 +7,8 @@ import random
 
 import pytest
 
+from llmcurate.base.errors import LlmcurateError
 from tests.tokenize_kit.byte_bpe import split_pattern, train_bpe
-from tokenize_kit.errors import TokenizerError
 from tokenize_kit.learn.bpe import first_merges
 from tokenize_kit.learn.byte_words import build_tokenizer, count_words, lay_out_words, learn_merges
 from tokenize_kit.learn.study import study
@@ -81,6 +81,6 @@ def test_a_corpus_that_has_no_more_ends_the_study():
     ],
 )
 def test_what_cannot_be_studied_is_refused(texts, sizes):
-    with pytest.raises(TokenizerError) as caught:
+    with pytest.raises(LlmcurateError) as caught:
         study(texts, sizes)
     assert caught.value.exit_code == 2

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from llmcurate.base.errors import LlmcurateError
 from tests.tokenize_kit.learn.reference_bpe import cut, go_on, renewed, symbols
 from tokenize_kit.change.extend import extend
 from tokenize_kit.change.prune import prune
 from tokenize_kit.change.verify import pack_texts
 from tokenize_kit.encode.encoder import Encoder
-from tokenize_kit.errors import TokenizerError
 from tokenize_kit.formats.tokenizer_json import ORDER, from_letters, load_tokenizer
 from tokenize_kit.learn.options import TrainingOptions
 from tokenize_kit.learn.superwords import learn_superwords
@@ -150,9 +150,9 @@ def test_real_texts_come_back_from_ids_that_both_encoders_give(real_texts, tmp_p
         ({"space_token": "<_>"}, "space-token: not with superwords"),
         ({"superwords": 500}, "superwords 500: give 258 to 499"),
         ({"superwords": 257}, "superwords 257: give 258 to 499"),
-        ({"superwords": 1}, "superwords 1: give a number from 2"),
+        ({"superwords": 1}, "superwords is 1: give 2 or more"),
     ],
 )
 def test_what_does_not_go_with_superwords_is_refused(changed, reason):
-    with pytest.raises(TokenizerError, match=reason):
+    with pytest.raises(LlmcurateError, match=reason):
         TrainingOptions(**{"sizes": (500,), "superwords": 400} | changed)

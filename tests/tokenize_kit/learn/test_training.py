@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokenize_kit.errors import TokenizerError
+from llmcurate.base.errors import LlmcurateError
 from tokenize_kit.formats.tokenizer_json import load_tokenizer
 from tokenize_kit.judge.compare import HARD_TEXTS
 from tokenize_kit.learn.training import train_tokenizer
@@ -73,7 +73,7 @@ def test_fewer_tokens_than_asked_is_a_warning(tmp_path):
 @pytest.mark.parametrize("model", ["bpe", "char-bpe", "wordpiece", "unigram"])
 @pytest.mark.parametrize("texts", [[], [""]])
 def test_an_empty_corpus_is_an_error(tmp_path, model, texts):
-    with pytest.raises(TokenizerError, match="empty"):
+    with pytest.raises(LlmcurateError, match="empty"):
         train_tokenizer(texts, tmp_path, model=model, vocab=1000)
     assert not (tmp_path / "tokenizer.json").exists()
 
@@ -89,14 +89,14 @@ def test_an_empty_corpus_is_an_error(tmp_path, model, texts):
     ],
 )
 def test_wrong_settings_name_themselves(tmp_path, wrong):
-    with pytest.raises(TokenizerError) as caught:
+    with pytest.raises(LlmcurateError) as caught:
         train_tokenizer(["text"], tmp_path, **wrong)
     assert caught.value.exit_code == 2 and "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("model", ["bpe", "char-bpe", "wordpiece", "unigram"])
 def test_text_that_is_not_unicode_is_named(tmp_path, model):
-    with pytest.raises(TokenizerError, match="document 2: not Unicode"):
+    with pytest.raises(LlmcurateError, match="document 2: not Unicode"):
         train_tokenizer(["text", "\ud800"], tmp_path, model=model, vocab=1000)
     assert not list(tmp_path.iterdir())
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, pre_tokenizers
 
+from llmcurate.base.errors import LlmcurateError
 from tokenize_kit.encode.encoder import Encoder
-from tokenize_kit.errors import TokenizerError
 from tokenize_kit.formats.tokenizer_json import load_tokenizer
 from tokenize_kit.learn.cutting import compose, literal, run_merges
 from tokenize_kit.learn.options import TrainingOptions
@@ -145,7 +145,7 @@ def test_own_regular_expressions_cut_one_after_the_other(tmp_path):
         ({"regex": ("a",), "digits": "single"}, "digits: regex says how"),
         ({"graphemes": True, "script_boundaries": True}, "a cluster may hold two scripts"),
         ({"graphemes": True, "digits": "triples-right"}, "not with graphemes"),
-        ({"newlines": "none"}, "choose single or runs"),
+        ({"newlines": "none"}, "choose one of single, runs"),
         ({"space_runs": 1}, "a number from 2 to 512"),
         ({"space_runs": 100, "sizes": (300,)}, "vocab 300: ask for 357 or more"),
         ({"forbid": ("",)}, "none that is empty"),
@@ -155,7 +155,7 @@ def test_own_regular_expressions_cut_one_after_the_other(tmp_path):
     ids=lambda value: "" if isinstance(value, str) else ",".join(value),
 )
 def test_rules_that_do_not_go_together_are_one_line(wrong, message):
-    with pytest.raises(TokenizerError) as caught:
+    with pytest.raises(LlmcurateError) as caught:
         TrainingOptions(**wrong)
     assert caught.value.exit_code == 2
     assert message in str(caught.value) and "\n" not in str(caught.value)

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 import sentencepiece
 
-from tokenize_kit.errors import TokenizerError
+from llmcurate.base.errors import LlmcurateError
 from tokenize_kit.formats.tokenizer_json import load_tokenizer
 from tokenize_kit.learn.options import TrainingOptions
 from tokenize_kit.learn.training import train_on_corpus, train_tokenizer, train_tokenizers
@@ -88,7 +88,7 @@ def test_a_template_that_does_not_parse_is_one_line(tmp_path, data, message):
     path = tmp_path / "chat.jinja"
     if data is not None:
         path.write_bytes(data)
-    with pytest.raises(TokenizerError, match=message) as caught:
+    with pytest.raises(LlmcurateError, match=message) as caught:
         train_tokenizer(["text"], tmp_path / "out", vocab=300, chat_template=str(path))
     assert caught.value.exit_code == 2 and "\n" not in str(caught.value)
     assert not list((tmp_path / "out").glob("*.json"))

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-from tokenize_kit.errors import TokenizerError
+from llmcurate.base.errors import LlmcurateError
 from tokenize_kit.formats.tokenizer_json import load_tokenizer
 from tokenize_kit.learn.backends import Words, learn_own, learn_sentencepiece
 from tokenize_kit.learn.char_bpe import (
@@ -302,7 +302,7 @@ def test_sentencepiece_as_the_backend_shares_most_tokens_with_ours(real_texts, t
 
 
 def test_a_backend_that_fails_says_so_in_one_line():
-    with pytest.raises(TokenizerError, match="use own"):
+    with pytest.raises(LlmcurateError, match="use own"):
         learn_sentencepiece(as_words([((0, 1), 2)], 200_000), 200_001, 9, [])
 
 

@@ -14,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
+from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.settings import settings_of
 from tokenize_kit.card.figures import PIECE_BYTES
 from tokenize_kit.encode.encoder import Encoder
-from tokenize_kit.errors import TokenizerError
 from tokenize_kit.formats.tokenizer_json import ORDER, from_letters, load_tokenizer
 from tokenize_kit.judge.compare import HARD_TEXTS
 from tokenize_kit.learn.bpe import train_sizes
@@ -24,7 +25,6 @@ from tokenize_kit.learn.byte_words import lay_out_words, learn_merges
 from tokenize_kit.learn.options import TrainingOptions
 from tokenize_kit.learn.training import train_tokenizer, train_tokenizers
 from tokenize_kit.pattern.named import DIGITS, PATTERNS
-from tokenize_kit.settings import settings_of
 
 TEXTS = [
     "low lower lowest new newer newest wide wider widest, 1234567 times.\n" * 20,
@@ -251,17 +251,17 @@ def test_the_files_beside_it_say_what_transformers_asks_for(tmp_path, model):
 @pytest.mark.parametrize(
     "wrong, message",
     [
-        ({"pattern": "gpt5"}, "pattern 'gpt5': choose gpt2, cl100k"),
-        ({"digits": "pairs"}, "choose single, triples, triples-right or free"),
+        ({"pattern": "gpt5"}, "pattern is 'gpt5': choose one of gpt2, cl100k"),
+        ({"digits": "pairs"}, "choose one of single, triples, triples-right, free"),
         ({"sizes": ()}, "at least one size"),
         ({"sizes": (300, 300)}, "each size once"),
         ({"sizes": (300, 20)}, "vocab 20: ask for 258 or more"),
         ({"sizes": (300,), "reserved": 43}, "vocab 300: ask for 301 or more"),
-        ({"reserved": -1}, "reserved -1"),
-        ({"pad_to": 0}, "pad-to 0"),
-        ({"pad_to": 10**6}, "pad-to 1000000"),
-        ({"min_frequency": 0}, "min-frequency 0"),
-        ({"max_token_length": 1}, "give a number from 2"),
+        ({"reserved": -1}, "reserved is -1: it lies between 0 and"),
+        ({"pad_to": 0}, "pad-to is 0"),
+        ({"pad_to": 10**6}, "pad-to is 1000000"),
+        ({"min_frequency": 0}, "min-frequency is 0"),
+        ({"max_token_length": 1}, "max-token-length is 1: give 2 or more"),
         ({"special_tokens": ("</s>", "<|reserved_1|>")}, "use reserved"),
         ({"special_tokens": ("</s>", "a b")}, "printable ASCII"),
         ({"model": "unigram", "pattern": "whitespace"}, "pattern: not for unigram"),
@@ -274,7 +274,7 @@ def test_the_files_beside_it_say_what_transformers_asks_for(tmp_path, model):
         ({"model": "unigram", "min_frequency": 3}, "min-frequency: not"),
         ({"model": "unigram", "digits": "free"}, "use digits single"),
         ({"model": "unigram", "normalise": "nfc"}, "SentencePiece has no such rule"),
-        ({"normalise": "nfd"}, "choose none, nfc, nfkc, nmt_nfkc, nfkc_cf or nmt_nfkc_cf"),
+        ({"normalise": "nfd"}, "choose one of none, nfc, nfkc, nmt_nfkc, nfkc_cf, nmt_nfkc_cf"),
         ({"space_token": "<_>", "space_runs": 4}, "space-token and space-runs: give one"),
         ({"space_token": "<|endoftext|>"}, "give each once"),
         ({"space_token": " "}, "two or more printable ASCII"),
@@ -282,12 +282,12 @@ def test_the_files_beside_it_say_what_transformers_asks_for(tmp_path, model):
         ({"backend": "tokenizers", "dictionary": "words"}, "dictionary: not with backend"),
         ({"model": "unigram", "backend": "tokenizers"}, "learned by own or sentencepiece"),
         ({"model": "wordpiece", "backend": "tokenizers"}, "learned by own or sentencepiece"),
-        ({"backend": "rust"}, "choose own, tokenizers or sentencepiece"),
+        ({"backend": "rust"}, "choose one of own, tokenizers, sentencepiece"),
         ({"backend": "tokenizers", "sizes": (300, 400)}, "several sizes: not with backend"),
         ({"backend": "tokenizers", "weights": "lang=th:2"}, "weights: not with backend"),
         ({"backend": "sentencepiece", "min_frequency": 3}, "SentencePiece has none"),
         ({"character_coverage": 0.99}, "character-coverage: bpe merges bytes; leave it out"),
-        ({"model": "char-bpe", "character_coverage": 1.5}, "a number above 0, up to 1"),
+        ({"model": "char-bpe", "character_coverage": 1.5}, "give over 0, 1 or less"),
         ({"model": "char-bpe", "special_tokens": ("</s>", "<0x41>")}, "the token of a byte"),
         ({"model": "char-bpe", "pattern": "bert"}, "only for wordpiece"),
         ({"model": "wordpiece", "pattern": "gpt2"}, "cut as BERT cuts"),
@@ -296,7 +296,7 @@ def test_the_files_beside_it_say_what_transformers_asks_for(tmp_path, model):
     ids=lambda value: "" if isinstance(value, str) else ",".join(f"{k}" for k in value),
 )
 def test_wrong_options_are_one_line_that_says_what_to_do(wrong, message):
-    with pytest.raises(TokenizerError) as caught:
+    with pytest.raises(LlmcurateError) as caught:
         TrainingOptions(**wrong)
     assert caught.value.exit_code == 2
     assert message in str(caught.value) and "\n" not in str(caught.value)

@@ -11,7 +11,7 @@ import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokenize_kit.errors import TokenizerError
+from llmcurate.base.errors import LlmcurateError
 from tokenize_kit.formats.tokenizer_json import load_tokenizer
 from tokenize_kit.learn.training import train_tokenizer
 from tokenize_kit.segment.dictionary import read_dictionary
@@ -142,6 +142,6 @@ def test_a_list_that_is_none_is_one_line(tmp_path, data, message):
     path = tmp_path / "words.txt"
     if data is not None:
         path.write_bytes(data)
-    with pytest.raises(TokenizerError, match=message) as caught:
+    with pytest.raises(LlmcurateError, match=message) as caught:
         train_tokenizer(["ไทย"], tmp_path / "out", vocab=300, dictionary=str(path))
     assert caught.value.exit_code == 2 and "\n" not in str(caught.value)

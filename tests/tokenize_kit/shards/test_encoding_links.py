@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tokenize_kit.files import seal
+from llmcurate.base.disk.atomic import seal
 from tokenize_kit.shards.progress import NAME, Progress
 from tokenize_kit.shards.writer import _commit
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from llmcurate.base.errors import LlmcurateError
 from tests.parameters import mostly_slow
-from tokenize_kit.errors import TokenizerError
 from tokenize_kit.learn.training import train_tokenizer
 from tokenize_kit.shards import progress
 from tokenize_kit.shards import writer as shards
@@ -239,7 +239,7 @@ def test_other_documents_are_refused_and_the_next_run_begins_anew(
     stopped(encoded, source, out, layout)
     other = tmp_path / "other.parquet"
     pq.write_table(CHANGES[change](pq.read_table(source)), other)
-    with pytest.raises(TokenizerError, match="not those of the run that was stopped: what it left"):
+    with pytest.raises(LlmcurateError, match="not those of the run that was stopped: what it left"):
         encoded(out, layout, batches(other))
     assert not list(out.iterdir())
     rows = pq.read_metadata(other).num_rows

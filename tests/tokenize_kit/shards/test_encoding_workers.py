@@ -12,7 +12,7 @@ import time
 import pyarrow.parquet as pq
 import pytest
 
-from tokenize_kit.errors import TokenizerError
+from llmcurate.base.errors import LlmcurateError, RunFailed
 from tokenize_kit.learn.training import train_tokenizer
 from tokenize_kit.shards.writer import Layout, Sizes, encode_shards, in_order
 
@@ -56,7 +56,7 @@ def test_the_first_bad_document_is_named_whatever_the_workers(
     batch_of, tokenizer_json, tmp_path, workers
 ):
     batches = [batch_of(("a", "cat")), batch_of(("b", None)), batch_of(("c", None))]
-    with pytest.raises(TokenizerError, match="document b: its text is null"):
+    with pytest.raises(LlmcurateError, match="document b: its text is null"):
         encode_shards(iter(batches), tokenizer_json, tmp_path, workers=workers)
 
 
@@ -126,10 +126,10 @@ def test_an_item_over_the_limit_goes_alone():
 def test_an_error_comes_behind_the_results_before_it():
     def items():
         yield from range(5)
-        raise TokenizerError("the sixth")
+        raise RunFailed("the sixth")
 
     results = []
-    with pytest.raises(TokenizerError, match="the sixth"):
+    with pytest.raises(LlmcurateError, match="the sixth"):
         for item in in_order(lambda item: item, items(), lambda item: 1, 2, 100):
             results.append(item)
     assert results == [0, 1, 2, 3, 4]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
-from tokenize_kit.errors import TokenizerError
+from llmcurate.base.errors import LlmcurateError
 from tokenize_kit.judge.candidate import open_candidate
 from tokenize_kit.learn.training import train_tokenizer
 from tokenize_kit.shards.loss_mask import mask_of
@@ -19,7 +19,6 @@ from tokenize_kit.shards.shard_files import DOCUMENTS
 from tokenize_kit.shards.texts import texts_of
 from tokenize_kit.shards.writer import Layout, encode_shards
 from train.data.shards import read_shards
-from train.errors import TrainError
 
 PAIRS = pa.list_(pa.list_(pa.int64()))
 
@@ -126,7 +125,7 @@ NAMES = "beyond backwards negative null triple hole cut number letters float".sp
 
 @pytest.mark.parametrize("kind, values, message", BAD, ids=NAMES)
 def test_what_is_no_mask_is_named(candidate, kind, values, message):
-    with pytest.raises(TokenizerError, match=message):
+    with pytest.raises(LlmcurateError, match=message):
         masks(candidate, ["the cat"], values, kind)
 
 
@@ -179,16 +178,16 @@ def test_a_mask_that_was_cut_short_is_refused(tokenizer_json, tmp_path):
     encode_shards([batch(["the cat"], [True], pa.bool_())], tokenizer_json, tmp_path, layout)
     mask = tmp_path / "loss-00000.mask"
     mask.write_bytes(mask.read_bytes()[:-1])
-    with pytest.raises(TrainError, match="not a byte a token"):
+    with pytest.raises(LlmcurateError, match="not a byte a token"):
         read_shards(tmp_path)
     mask.unlink()
-    with pytest.raises(TrainError, match=r"loss-00000.mask: missing"):
+    with pytest.raises(LlmcurateError, match=r"loss-00000.mask: missing"):
         read_shards(tmp_path)
 
 
 def test_a_mask_in_which_nothing_counts_is_refused(tokenizer_json, tmp_path):
     layout = Layout(loss_mask="train_on")
-    with pytest.raises(TokenizerError, match="lets no token count"):
+    with pytest.raises(LlmcurateError, match="lets no token count"):
         encode_shards([batch(["the cat"], [False], pa.bool_())], tokenizer_json, tmp_path, layout)
     assert not [*tmp_path.iterdir()]
 
@@ -202,11 +201,11 @@ def test_shards_of_other_settings_leave_no_mask_behind(tokenizer_json, tmp_path)
 
 
 def test_a_missing_column_and_another_format_are_refused(batch_of, tokenizer_json, tmp_path):
-    with pytest.raises(TokenizerError, match="no column 'train_on'"):
+    with pytest.raises(LlmcurateError, match="no column 'train_on'"):
         encode_shards(
             [batch_of(("a", "cat"))], tokenizer_json, tmp_path, Layout(loss_mask="train_on")
         )
-    with pytest.raises(TokenizerError, match="format megatron has no place"):
+    with pytest.raises(LlmcurateError, match="format megatron has no place"):
         Layout(loss_mask="train_on", form="megatron")
 
 

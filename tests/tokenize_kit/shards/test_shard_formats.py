@@ -14,7 +14,7 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokenize_kit.errors import TokenizerError
+from llmcurate.base.errors import LlmcurateError
 from tokenize_kit.formats.tokenizer_json import load_tokenizer
 from tokenize_kit.learn.training import train_tokenizer
 from tokenize_kit.shards.shard_files import DOCUMENTS, Encoded, megatron_index, token_dtype
@@ -69,7 +69,7 @@ def test_tokens_have_two_bytes_up_to_the_last_vocabulary_that_fits(form, vocab, 
 
 
 def test_nanogpt_has_no_place_for_one_id_more():
-    with pytest.raises(TokenizerError, match="the tokenizer has 65537 ids"):
+    with pytest.raises(LlmcurateError, match="the tokenizer has 65537 ids"):
         token_dtype("nanogpt", 65_537)
 
 
@@ -138,7 +138,7 @@ def test_the_split_of_earlier_settings_does_not_stay(encode):
     ("fraction", "side"), [(1e-9, "val"), (1 - 1e-9, "train")], ids=["none", "all"]
 )
 def test_a_side_without_documents_is_refused(encode, tmp_path, fraction, side):
-    with pytest.raises(TokenizerError, match=f"of 60 documents leaves none for {side}"):
+    with pytest.raises(LlmcurateError, match=f"of 60 documents leaves none for {side}"):
         encode(val_fraction=fraction)
     assert not any((tmp_path / "out").iterdir())
 
@@ -237,7 +237,7 @@ def test_nanogpt_reads_train_and_val(encode, tokenizer_json):
 
 def test_nanogpt_refuses_a_vocabulary_it_cannot_read():
     assert token_dtype("nanogpt", 65_536).name == "uint16"
-    with pytest.raises(TokenizerError, match="65537 ids") as error:
+    with pytest.raises(LlmcurateError, match="65537 ids") as error:
         token_dtype("nanogpt", 65_537)
     assert error.value.exit_code == 2
 
@@ -264,14 +264,14 @@ def test_olmo_maps_the_tokens(encode, tokenizer_json):
     ids=["fraction-1", "fraction-negative", "seed-negative", "seed-large", "format", "shard-0"],
 )
 def test_wrong_layouts_say_what_is_right(layout, says):
-    with pytest.raises(TokenizerError, match=says) as error:
+    with pytest.raises(LlmcurateError, match=says) as error:
         Layout(**layout)
     assert error.value.exit_code == 2
 
 
 def test_a_tokenizer_without_a_token_that_begins_is_refused(batch_of, tmp_path):
     train_tokenizer(["the cat"], tmp_path, vocab=300)
-    with pytest.raises(TokenizerError, match="no beginning-of-text token"):
+    with pytest.raises(LlmcurateError, match="no beginning-of-text token"):
         encode_shards(
             [batch_of(("a", "b"))],
             tmp_path / "tokenizer.json",

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from llmcurate.base.errors import LlmcurateError
 from tests.disk_calls import disk_calls
 from tokenize_kit.encode.parts import PART_BYTES
-from tokenize_kit.errors import TokenizerError
 from tokenize_kit.formats.tokenizer_json import load_tokenizer
 from tokenize_kit.learn.training import train_tokenizer
 from tokenize_kit.shards.writer import Layout, encode_shards
@@ -109,7 +109,7 @@ def test_a_tokenizer_that_lets_text_forge_tokens_is_refused(batch_of, tmp_path):
     tokenizer = Tokenizer(models.WordLevel({END: 0, "[UNK]": 1}, unk_token="[UNK]"))
     tokenizer.add_special_tokens([AddedToken(END), AddedToken("[UNK]")])
     tokenizer.save(str(tmp_path / "tokenizer.json"))
-    with pytest.raises(TokenizerError, match="document evil"):
+    with pytest.raises(LlmcurateError, match="document evil"):
         encode_shards([batch_of(("evil", END))], tmp_path / "tokenizer.json", tmp_path / "out")
 
 
@@ -152,9 +152,9 @@ def test_failure_leaves_the_old_shards_and_nothing_else(batch_of, tokenizer_json
 
     with pytest.raises(RuntimeError):
         encode_shards(broken(), tokenizer_json, tmp_path)
-    with pytest.raises(TokenizerError, match="no documents"):
+    with pytest.raises(LlmcurateError, match="no documents"):
         encode_shards([], tokenizer_json, tmp_path)
-    with pytest.raises(TokenizerError, match="document b: its text is null"):
+    with pytest.raises(LlmcurateError, match="document b: its text is null"):
         encode_shards([batch_of(("b",))], tokenizer_json, tmp_path)
     assert digests(tmp_path) == before
 
@@ -172,9 +172,9 @@ def test_writer_and_reader_know_the_same_end_of_text():
 
 
 def test_missing_columns_and_tokenizers_name_themselves(tokenizer_json, tmp_path):
-    with pytest.raises(TokenizerError, match="'text'"):
+    with pytest.raises(LlmcurateError, match="'text'"):
         encode_shards([pa.RecordBatch.from_pydict({"id": ["a"]})], tokenizer_json, tmp_path)
-    with pytest.raises(TokenizerError, match="no such"):
+    with pytest.raises(LlmcurateError, match="no such"):
         encode_shards([], tmp_path / "absent.json", tmp_path)
 
 

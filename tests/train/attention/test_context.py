@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.train.attention.test_attention import MASKS, case, mask
+from tests.train.attention.test_attention import MASKS, case, mask, untraced
 from train.attention import ContextParallel, SharedMask, attend, positions_of
 from train.config import TrainConfig
 from train.loop.backends import layer_backends
@@ -40,7 +40,8 @@ def test_each_token_is_one_processs_and_causal_work_is_the_same_for_all():
 @pytest.mark.parametrize("documents", [None, DOCUMENTS], ids=["one document", "documents"])
 @pytest.mark.parametrize("kind", MASKS.values(), ids=MASKS)
 @pytest.mark.filterwarnings("ignore:flex_attention called without")
-def test_queries_of_chunks_see_what_they_see_in_whole_rows(backend, documents, kind):
+def test_queries_of_chunks_see_what_they_see_in_whole_rows(monkeypatch, backend, documents, kind):
+    untraced(monkeypatch)
     q, k, v = case(queries=24, keys=24)
     positions = None if documents is None else positions_of(documents)
     kind = kind | ({"prefix": PREFIX} if "prefix" in kind else {})

@@ -13,6 +13,7 @@ import torch
 
 pytest.importorskip("triton")
 
+from llmcurate.base.settings import change as changed
 from train.config import TrainConfig
 from train.model.attention_settings import Grouped
 from train.model.config import ModelConfig
@@ -20,7 +21,6 @@ from train.model.decoder import Decoder
 from train.model.feed_forward_settings import Dense
 from train.objectives.example import Example
 from train.objectives.losses import Losses
-from train.settings import change as changed
 
 SHAPE = ModelConfig(
     vocab=97,

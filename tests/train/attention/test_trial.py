@@ -13,13 +13,13 @@ import torch
 
 pytest.importorskip("triton")
 
+from llmcurate.base.settings import change
 from train.attention import BACKENDS, Alibi, Mask, choice
 from train.attention.flash import op
 from train.attention.trial import difference, fault, small
 from train.config import TrainConfig
 from train.loop.backends import layer_backends, try_kernels
 from train.model.presets import preset
-from train.settings import change
 
 CPU = torch.device("cpu")
 LIKE = Mask(queries=2, keys=2, device=CPU, documents=torch.zeros(1, 2, dtype=torch.long))
@@ -34,6 +34,12 @@ KINDS = {
 pytestmark = pytest.mark.skipif(not op.INTERPRETED, reason="TRITON_INTERPRET is 0")
 
 
+def few(*quick):
+    """All kinds, those but the quick ones as slow tests."""
+    slow = pytest.mark.slow
+    return [pytest.param(k, id=n, marks=() if n in quick else slow) for n, k in KINDS.items()]
+
+
 @pytest.fixture
 def excluded(monkeypatch):
     monkeypatch.setattr(choice, "EXCLUDED", {})
@@ -41,19 +47,12 @@ def excluded(monkeypatch):
     return choice.EXCLUDED
 
 
-@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+@pytest.mark.parametrize("kind", few("window and sinks", "queries of a chunk"))
 def test_kernels_that_are_right_pass(kind):
     assert fault("triton", dataclasses.replace(LIKE, **kind), 2, 1, 16, torch.float32) is None
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(kind, marks=[pytest.mark.slow] if name in ("prefix", "alibi") else [])
-        for name, kind in KINDS.items()
-    ],
-    ids=KINDS,
-)
+@pytest.mark.parametrize("kind", few("documents", "queries of a chunk"))
 def test_kernels_that_leave_the_kind_of_mask_out_do_not(kind, monkeypatch):
     right = BACKENDS["triton"].attention
 

@@ -9,11 +9,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llmcurate.base.errors import LlmcurateError
 from tests.train.data.causal_rows import causal
 from train.data.feed import Sampler
 from train.data.rows import Rows, longest, split
 from train.data.shards import end_of_text, read_shards
-from train.errors import TrainError
 from train.objectives.example import IGNORED
 
 
@@ -132,7 +132,7 @@ def test_so_much_distinct_text_takes_few_documents_and_leaves_what_is_held_out(s
         just = int(shards.length[documents].sum())
         same, _ = split(shards, held_out=0.2, seed=seed, unique_tokens=just)
         assert same.tolist() == documents.tolist()
-    with pytest.raises(TrainError, match=f"it has {there:,} tokens to train on: give fewer"):
+    with pytest.raises(LlmcurateError, match=f"it has {there:,} tokens to train on: give fewer"):
         split(shards, held_out=0.2, seed=seed, unique_tokens=there + 1)
 
 
@@ -142,12 +142,12 @@ def test_a_document_of_just_the_longest_piece_is_one_row_and_a_token_is_a_piece(
         rows = Rows(shards, np.array([0]), context, packing="padding", takes=lambda n, _: n + 4)
         assert rows.count == count and rows.longest == context - 4
     assert longest(lambda n, _: n + 4, 5) == 1
-    with pytest.raises(TrainError, match="context is 4: the objective needs rows"):
+    with pytest.raises(LlmcurateError, match="context is 4: the objective needs rows"):
         longest(lambda n, _: n + 4, 4)
 
 
 def test_one_document_cannot_be_split(tmp_path):
-    with pytest.raises(TrainError, match="two different"):
+    with pytest.raises(LlmcurateError, match="two different"):
         split(encoded(tmp_path, ["same", "same"]), held_out=0.5, seed=0)
 
 
@@ -178,7 +178,7 @@ def test_damaged_shards_are_named(shard_folder, tmp_path, name, change):
 
     copy = shutil.copytree(shard_folder, tmp_path / "copy")
     damage(copy, name, change)
-    with pytest.raises(TrainError, match="encode again"):
+    with pytest.raises(LlmcurateError, match="encode again"):
         read_shards(copy)
 
 
@@ -188,7 +188,7 @@ def test_verify_finds_a_changed_token(shard_folder, tmp_path):
     copy = shutil.copytree(shard_folder, tmp_path / "copy")
     damage(copy, "tokens-00000.bin", lambda data: b"\x01\x00" + data[2:])
     read_shards(copy)
-    with pytest.raises(TrainError, match=r"tokens-00000\.bin"):
+    with pytest.raises(LlmcurateError, match=r"tokens-00000\.bin"):
         read_shards(copy, verify=True)
 
 

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 
+from llmcurate.base.errors import LlmcurateError
 from train.data.labelled import Sample, labels_of, read_samples
 from train.data.windows import Encoder
-from train.errors import TrainError
 
 WORDS = "the cat sat on a mat and river then".split()
 
@@ -56,7 +56,7 @@ def test_a_line_that_is_none_is_named(task, line, message, tmp_path):
     good |= {"tokens": ["a"], "labels": ["x"]} if task == "token" else {}
     good |= {"question": "q", "text": "a", "answer": "a", "start": 0} if task == "span" else {}
     path.write_text(json.dumps(good) + "\n\n" + line + "\n")
-    with pytest.raises(TrainError, match=f"data.jsonl:3: .*{message}"):
+    with pytest.raises(LlmcurateError, match=f"data.jsonl:3: .*{message}"):
         read_samples(path, task)
 
 
@@ -66,10 +66,10 @@ def test_one_label_and_no_lines_are_too_few(tmp_path):
     samples = read_samples(path, "classify")
     assert samples[0].labels == ("7",)
     assert not read_samples(path, "classify", labelled=False)[0].labels
-    with pytest.raises(TrainError, match="1 label; two different"):
+    with pytest.raises(LlmcurateError, match="1 label; two different"):
         labels_of(samples, path)
     path.write_text("\n")
-    with pytest.raises(TrainError, match="no lines"):
+    with pytest.raises(LlmcurateError, match="no lines"):
         read_samples(path, "classify")
 
 
@@ -153,5 +153,5 @@ def test_some_window_has_the_whole_answer_and_says_where_it_is(shard_folder):
 
 
 def test_a_row_that_is_too_short_is_refused(bert):
-    with pytest.raises(TrainError, match="context is 4: too short"):
+    with pytest.raises(LlmcurateError, match="context is 4: too short"):
         Encoder(bert, 4, read_last=False).windows("span", [sample("the", "cat")], ())

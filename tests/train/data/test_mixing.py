@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from llmcurate.base.errors import LlmcurateError
 from tests.train.data.causal_rows import causal
 from train.data.feed import Sampler
 from train.data.mixing import Mixture, counts, shares_of
 from train.data.rows import Rows
 from train.data.shards import read_shards
-from train.errors import TrainError
 from train.stages import Source
 
 SHARES = st.lists(st.integers(1, 1000), min_size=1, max_size=9)
@@ -145,7 +145,7 @@ def test_epochs_and_tokens_are_rows_of_the_run(parts):
     expected = [round(1.5 * parts[0].count), 2 * parts[1].count]
     steps = -(-sum(expected) // 4)
     assert shares_of(sources, parts, steps=steps, batch=4) == expected
-    with pytest.raises(TrainError, match=f"set steps to {steps}, or give weights"):
+    with pytest.raises(LlmcurateError, match=f"set steps to {steps}, or give weights"):
         shares_of(sources, parts, steps=steps + 1, batch=4)
 
 
@@ -155,7 +155,7 @@ def test_of_a_source_that_is_asked_for_a_row_at_least_is_read(parts):
 
 
 def test_a_weight_beside_epochs_is_refused_by_name(parts):
-    with pytest.raises(TrainError, match="source b: give every source a weight"):
+    with pytest.raises(LlmcurateError, match="source b: give every source a weight"):
         shares_of([source("a", epochs=1), source("b", weight=1)], parts, steps=1, batch=4)
 
 
@@ -169,7 +169,7 @@ def test_a_weight_beside_epochs_is_refused_by_name(parts):
     ],
 )
 def test_impossible_amounts_are_refused_by_name(much, message):
-    with pytest.raises(TrainError, match=f"source wiki: {message}"):
+    with pytest.raises(LlmcurateError, match=f"source wiki: {message}"):
         source("wiki", **much)
 
 

@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from llmcurate.base.errors import LlmcurateError
 from tests.train.data.causal_rows import causal
 from train.data.feed import permuted
 from train.data.kernels import beginnings, best_fit, grouped
 from train.data.packing import PACKINGS, figures, pack, packing_for
 from train.data.rows import Rows
 from train.data.shards import read_shards
-from train.errors import TrainError
 from train.objectives.example import IGNORED
 
 LENGTHS = st.lists(st.integers(0, 60), max_size=40).map(lambda lengths: np.array(lengths, np.int64))
@@ -159,14 +159,14 @@ def test_the_seed_decides_which_documents_of_one_size_share_a_row():
 
 
 def test_an_unknown_packing_is_refused():
-    with pytest.raises(TrainError, match="choose one of auto, concat, best-fit, padding"):
+    with pytest.raises(LlmcurateError, match="choose one of auto, concat, best-fit, padding"):
         packing_for("crop", True)
 
 
 def test_documents_are_cut_anywhere_only_where_the_objective_allows_it():
     assert packing_for("auto", True) == "concat" and packing_for("auto", False) == "best-fit"
     assert packing_for("padding", False) == "padding"
-    with pytest.raises(TrainError, match="choose best-fit or padding"):
+    with pytest.raises(LlmcurateError, match="choose best-fit or padding"):
         packing_for("concat", False)
 
 
@@ -175,5 +175,5 @@ def test_a_token_outside_the_vocabulary_is_named_not_looked_up(shard_folder):
 
     shards = replace(read_shards(shard_folder), vocab_size=200)
     rows = Rows(shards, np.arange(shards.documents), 64)
-    with pytest.raises(TrainError, match=r"document doc-\d+ has token \d+, outside"):
+    with pytest.raises(LlmcurateError, match=r"document doc-\d+ has token \d+, outside"):
         causal(rows)

@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from llmcurate.base.errors import LlmcurateError
 from tests.train.conftest import sentences
 from tokenize_kit.shards.shard_files import megatron_index
 from tokenize_kit.shards.writer import Layout, encode_shards
-from train.data.part import Foreign
 from train.data.shards import read_shards
-from train.errors import TrainError
+from train.data.token_file import Foreign
 
 DOCUMENTS = [[5, 6, 7, 0], [8, 0], [9, 10, 11, 12, 13, 0], [0], [3, 4, 0]]
 KNOWN = Foreign(vocab_size=300, end_of_text=0)
@@ -216,7 +216,7 @@ def test_a_damaged_or_hostile_file_is_one_line_that_names_it(tmp_path, name):
     write, file, change, message = DAMAGES[name]
     write(tmp_path)
     (tmp_path / file).write_bytes(change((tmp_path / file).read_bytes()))
-    with pytest.raises(TrainError, match=message) as caught:
+    with pytest.raises(LlmcurateError, match=message) as caught:
         read_shards(tmp_path, foreign=KNOWN)
     assert "\n" not in str(caught.value) and str(tmp_path) in str(caught.value)
 
@@ -227,12 +227,12 @@ def test_a_manifest_cannot_name_files_elsewhere(shard_folder, tmp_path):
     copy = shutil.copytree(shard_folder, tmp_path / "copy")
     manifest = json.loads((copy / "manifest.json").read_bytes())
     (copy / "manifest.json").write_text(json.dumps({**manifest, "documents": 1}))
-    with pytest.raises(TrainError, match="not what was written"):
+    with pytest.raises(LlmcurateError, match="not what was written"):
         read_shards(copy)
     del manifest["checksum"]  # of an older version
     manifest["files"]["../copy/tokens-00000.bin"] = "0"
     (copy / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(TrainError, match="missing; encode again"):
+    with pytest.raises(LlmcurateError, match="missing; encode again"):
         read_shards(copy)
 
 
@@ -241,7 +241,7 @@ def test_a_documents_table_that_is_no_parquet_is_named(shard_folder, tmp_path):
 
     copy = shutil.copytree(shard_folder, tmp_path / "copy")
     (copy / "documents-00001.parquet").write_bytes(b"PAR1 not at all")
-    with pytest.raises(TrainError, match=r"documents-00001\.parquet: cannot be read"):
+    with pytest.raises(LlmcurateError, match=r"documents-00001\.parquet: cannot be read"):
         read_shards(copy)
 
 
@@ -255,7 +255,7 @@ def test_a_documents_table_that_is_no_parquet_is_named(shard_folder, tmp_path):
     ],
 )
 def test_what_files_do_not_say_must_be_given_and_make_sense(tmp_path, foreign, message):
-    with pytest.raises(TrainError, match=message):
+    with pytest.raises(LlmcurateError, match=message):
         read_shards(nanogpt(tmp_path), foreign=foreign)
 
 
@@ -266,12 +266,12 @@ def test_our_own_shards_without_their_manifest_are_not_taken_for_another_layout(
 
     copy = shutil.copytree(shard_folder, tmp_path / "copy")
     (copy / "manifest.json").unlink()
-    with pytest.raises(TrainError, match="no manifest"):
+    with pytest.raises(LlmcurateError, match="no manifest"):
         read_shards(copy, foreign=KNOWN)
 
 
 def test_a_folder_of_other_things_is_no_shards(tmp_path):
     (tmp_path / "notes.txt").write_text("nothing")
-    with pytest.raises(TrainError, match="no manifest") as caught:
+    with pytest.raises(LlmcurateError, match="no manifest") as caught:
         read_shards(tmp_path, foreign=KNOWN)
     assert caught.value.exit_code == 2

@@ -10,10 +10,10 @@ import pytest
 from tokenizers import AddedToken, Tokenizer
 from tokenizers.models import BPE, WordPiece
 
+from llmcurate.base.disk.atomic import seal
+from llmcurate.base.errors import LlmcurateError
 from train.data.shards import load_tokenizer, read_shards
 from train.data.vocabulary import vocabulary
-from train.errors import TrainError
-from train.files import seal
 
 
 def written(
@@ -79,5 +79,5 @@ def test_numbers_of_a_manifest_size_nothing_that_its_files_do_not(
     manifest = json.loads((folder / "manifest.json").read_bytes())
     manifest.pop("checksum", None)
     (folder / "manifest.json").write_text(json.dumps(seal({**manifest, key: value})))
-    with pytest.raises(TrainError, match=rf"manifest\.json: {message}"):
+    with pytest.raises(LlmcurateError, match=rf"manifest\.json: {message}"):
         read_shards(folder)

@@ -7,12 +7,12 @@ import json
 import pytest
 
 from curate.cli.app import invoke
-from curate.terminal.output import visible
+from llmcurate.base.settings import change
+from llmcurate.base.terminal.output import visible
 from tests.train.loop.small_runs import build, trained
 from train.data.vocabulary import vocabulary
 from train.model.presets import preset
 from train.objectives.middle import FillInTheMiddle
-from train.settings import change
 
 
 @pytest.fixture(scope="module")

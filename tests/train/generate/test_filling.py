@@ -8,12 +8,12 @@ from collections import Counter
 import pytest
 import torch
 
+from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.settings import change
 from tests.train.data.feed_settings import MODEL
-from train.errors import TrainError
 from train.generate.filling import Filling, fill, gibbs, mask_predict
 from train.generate.sampling import Chooser, Sampling
 from train.model.decoder import Decoder
-from train.settings import change
 
 MASK = 9
 
@@ -103,9 +103,9 @@ def test_a_text_is_filled_alike_alone_and_beside_others(method):
 
 
 def test_what_cannot_be_filled_is_one_line():
-    with pytest.raises(TrainError, match=r"a text of 33 tokens, .*context is 32"):
+    with pytest.raises(LlmcurateError, match=r"a text of 33 tokens, .*context is 32"):
         fill(encoder(), [[299] * 33], 299, Filling(), Sampling(), seed=0, numbers=[0])
-    with pytest.raises(TrainError, match="'beam': choose mask-predict or gibbs"):
+    with pytest.raises(LlmcurateError, match="'beam': choose mask-predict or gibbs"):
         Filling(method="beam")
-    with pytest.raises(TrainError, match="rounds is 0"):
+    with pytest.raises(LlmcurateError, match="rounds is 0"):
         Filling(rounds=0)

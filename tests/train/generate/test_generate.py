@@ -7,11 +7,11 @@ import shutil
 import pytest
 import torch
 
+from llmcurate.base.errors import LlmcurateError
 from tests.train.data.feed_settings import TWO_LAYERS
 from tests.train.generate.streams import continue_ids
 from tests.train.loop.small_runs import seal_again
 from train.config import TrainConfig
-from train.errors import TrainError
 from train.generate.generate import generate, load
 from train.loop.pretrain import pretrain
 from train.model.decoder import Decoder
@@ -70,7 +70,7 @@ def test_a_config_that_does_not_fit_its_weights_allocates_nothing(model_dir, tmp
     config["model"].update(change)
     path.write_text(json.dumps(config))
     seal_again(path.parent)
-    with pytest.raises(TrainError, match=r"delete the folder|lies between 1 and"):
+    with pytest.raises(LlmcurateError, match=r"delete the folder|lies between 1 and"):
         generate(copy, "x")
 
 
@@ -80,15 +80,15 @@ def test_a_tokenizer_of_another_model_is_refused(model_dir, tmp_path):
     copy = shutil.copytree(model_dir, tmp_path / "copy")
     texts = [" ".join(f"w{a}{b}" * 3 for a in "abcdefgh" for b in "abcdefgh")]
     assert train_tokenizer(texts, copy, vocab=400)["vocab"] > 300
-    with pytest.raises(TrainError, match=r"tokenizer\.json: damaged"):
+    with pytest.raises(LlmcurateError, match=r"tokenizer\.json: damaged"):
         generate(copy, "x")
     seal_again(next((copy / "checkpoints").iterdir()))
-    with pytest.raises(TrainError, match="not the tokenizer"):
+    with pytest.raises(LlmcurateError, match="not the tokenizer"):
         generate(copy, "x")
 
 
 def test_missing_models_and_wrong_options_name_themselves(model_dir, tmp_path):
-    with pytest.raises(TrainError, match="no finished checkpoint"):
+    with pytest.raises(LlmcurateError, match="no finished checkpoint"):
         generate(tmp_path, "x")
-    with pytest.raises(TrainError, match="temperature"):
+    with pytest.raises(LlmcurateError, match="temperature"):
         generate(model_dir, "x", temperature=-1)

@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from train.errors import TrainError
+from llmcurate.base.errors import LlmcurateError
 from train.generate.sampling import GREEDY, Chooser, Sampling, penalise, probabilities
 
 LOGITS = st.lists(st.integers(-40, 40).map(lambda n: n / 8), min_size=1, max_size=12)
@@ -120,7 +120,7 @@ def test_a_temperature_near_0_is_greedy():
 
 def test_broken_logits_are_said_to_be():
     for value in (math.nan, math.inf):
-        with pytest.raises(TrainError, match="not numbers"):
+        with pytest.raises(LlmcurateError, match="not numbers"):
             Chooser(Sampling(), 0, [0]).choose(torch.tensor([[0.0, value]]), [[]])
 
 
@@ -133,7 +133,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("name", "value"), WRONG, ids=[f"{n} {v}" for n, v in WRONG])
 def test_a_wrong_value_names_itself(name, value):
-    with pytest.raises(TrainError, match=f"{name} is {value}"):
+    with pytest.raises(LlmcurateError, match=f"{name} is {value}"):
         Sampling(**{name: value})
 
 

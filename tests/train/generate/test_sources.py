@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
+from llmcurate.base.errors import LlmcurateError
 from tests.train.hf.test_encoder_decoders import CASES, spread
 from tests.train.loop.small_runs import trained
 from train.data.shards import load_tokenizer
-from train.errors import TrainError
 from train.generate.generate import Texts, complete
 from train.generate.sampling import GREEDY, Chooser, Sampling
 from train.hf.export import export
@@ -79,6 +79,6 @@ def test_special_tokens_of_a_source_are_read_and_those_of_the_text_written(
 
 def test_a_source_longer_than_the_positions_is_refused(small_tokenizer):
     words, tokenizer = ["the cat sat " * 60], load_tokenizer(small_tokenizer)
-    with pytest.raises(TrainError, match="tokens, the model reads 64: give a shorter one"):
+    with pytest.raises(LlmcurateError, match="tokens, the model reads 64: give a shorter one"):
         complete(spread(CASES["bart"]), tokenizer, words, max_tokens=1, sampling=GREEDY, seed=0)
     complete(spread(CASES["t5"]), tokenizer, words, max_tokens=1, sampling=GREEDY, seed=0)

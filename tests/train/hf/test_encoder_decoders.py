@@ -6,8 +6,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.settings import change
 from tests.train.loop.small_runs import build, trained
-from train.errors import TrainError
 from train.generate.generate import load as load_run
 from train.hf.export import export
 from train.hf.families import family_of
@@ -19,7 +20,6 @@ from train.model.feed_forward_settings import Dense
 from train.model.head_settings import Embedding, Head
 from train.model.position_settings import Buckets, Learned
 from train.model.stack_settings import Encoder, Norm
-from train.settings import change
 
 transformers = pytest.importorskip("transformers")
 transformers.logging.set_verbosity_error()
@@ -148,7 +148,7 @@ def test_copies_of_the_embedding_are_compared(tmp_path, small_tokenizer):
     assert load(tmp_path / "hf")[0] == T5
     copy["encoder.embed_tokens.weight"][3, 3] += 1
     save_file(weights | copy, path, {"format": "pt"})
-    with pytest.raises(TrainError, match=r"encoder\.embed_tokens\.weight differs"):
+    with pytest.raises(LlmcurateError, match=r"encoder\.embed_tokens\.weight differs"):
         load(tmp_path / "hf")
 
 
@@ -161,5 +161,5 @@ def test_copies_of_the_embedding_are_compared(tmp_path, small_tokenizer):
     ],
 )
 def test_what_has_no_class_is_named_with_the_nearest(changes, named):
-    with pytest.raises(TrainError, match=f"nearest is t5, but for {named}"):
+    with pytest.raises(LlmcurateError, match=f"nearest is t5, but for {named}"):
         family_of(change(T5, changes, "model"))

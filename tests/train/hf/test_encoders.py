@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.settings import change, from_dict, unflat
 from tests.train.loop.small_runs import build, trained
-from train.errors import TrainError
 from train.generate.generate import load as load_run
 from train.hf.export import config_json, export
 from train.hf.families import FAMILIES, family_of
@@ -14,7 +15,6 @@ from train.hf.load import import_model
 from train.measure.accounting import parameters
 from train.model.config import ModelConfig
 from train.model.presets import preset
-from train.settings import change, from_dict, unflat
 
 transformers = pytest.importorskip("transformers")
 transformers.logging.set_verbosity_error()
@@ -144,11 +144,11 @@ def test_a_discriminator_is_exported_with_its_generator(tmp_path, small_tokenize
     import_model(tmp_path / "hf", tmp_path / "back")
     back, _ = load_run(tmp_path / "back")
     assert torch.equal(back.replaced(ids), model.replaced(ids))
-    with pytest.raises(TrainError, match="a discriminator predicts no tokens"):
+    with pytest.raises(LlmcurateError, match="a discriminator predicts no tokens"):
         back(ids)
 
 
 def test_what_has_no_class_is_named_with_the_nearest():
     config = small("bert-tiny", **{"feed_forward.activation": "geglu"})
-    with pytest.raises(TrainError, match=r"nearest is bert, but for feed_forward\.activation"):
+    with pytest.raises(LlmcurateError, match=r"nearest is bert, but for feed_forward\.activation"):
         family_of(config)

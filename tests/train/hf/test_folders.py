@@ -10,8 +10,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.settings import change as changed
 from tests.train.loop.small_runs import build, seal_again, trained
-from train.errors import TrainError
 from train.generate.generate import load as load_run
 from train.hf.export import export
 from train.hf.families import FAMILIES, family_of, obstacles
@@ -22,7 +23,6 @@ from train.model.config import ModelConfig
 from train.model.feed_forward_settings import Dense
 from train.model.position_settings import RopeScaling
 from train.runs.tensors import Stored
-from train.settings import change as changed
 
 CONFIG = ModelConfig(
     vocab=300,
@@ -67,7 +67,7 @@ REFUSED: dict[str, tuple[dict, str]] = {
 
 @pytest.mark.parametrize(("change", "message"), REFUSED.values(), ids=REFUSED)
 def test_what_no_class_computes_is_refused_by_the_names_of_the_settings(change, message):
-    with pytest.raises(TrainError, match=message) as caught:
+    with pytest.raises(LlmcurateError, match=message) as caught:
         family_of(config_of(change))
     assert caught.value.exit_code == 2
     assert "\n" not in str(caught.value)
@@ -144,11 +144,11 @@ def test_the_same_run_gives_the_same_files(run, tmp_path):
 def test_an_export_is_a_new_folder_whole_or_not_there(run, tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine").write_text("x")
-    with pytest.raises(TrainError, match="is there already"):
+    with pytest.raises(LlmcurateError, match="is there already"):
         export(run, tmp_path / "full")
-    with pytest.raises(TrainError, match="choose one of float32, bfloat16"):
+    with pytest.raises(LlmcurateError, match="choose one of float32, bfloat16"):
         export(run, tmp_path / "new", dtype="int8")
-    with pytest.raises(TrainError, match="no finished checkpoint"):
+    with pytest.raises(LlmcurateError, match="no finished checkpoint"):
         export(tmp_path, tmp_path / "new")
 
     def stop(*_):
@@ -178,7 +178,7 @@ def test_a_checkpoint_that_does_not_fit_its_config_is_refused(run, tmp_path):
     values["model"]["layers"] = 10**12
     path.write_text(json.dumps(values))
     seal_again(path.parent)
-    with pytest.raises(TrainError, match=r"layers is 1000000000000: it lies between"):
+    with pytest.raises(LlmcurateError, match=r"layers is 1000000000000: it lies between"):
         export(run, tmp_path / "hf")
 
 
@@ -273,7 +273,7 @@ HOSTILE = {
 @pytest.mark.parametrize(("damage", "message"), HOSTILE.values(), ids=HOSTILE)
 def test_a_folder_that_does_not_fit_is_refused_in_one_line(damage, message, hf, tmp_path):
     damage(hf)
-    with pytest.raises(TrainError, match=message) as caught:
+    with pytest.raises(LlmcurateError, match=message) as caught:
         import_model(hf, tmp_path / "out")
     assert "\n" not in str(caught.value).strip()
     assert not (tmp_path / "out" / "checkpoints").exists()
@@ -282,12 +282,12 @@ def test_a_folder_that_does_not_fit_is_refused_in_one_line(damage, message, hf, 
 def test_a_tokenizer_with_more_tokens_than_the_model_is_refused(tmp_path, small_tokenizer):
     run = trained(tmp_path / "run", build(config_of({"vocab": 100})), small_tokenizer)
     export(run, tmp_path / "hf")
-    with pytest.raises(TrainError, match="the model 100 tokens"):
+    with pytest.raises(LlmcurateError, match="the model 100 tokens"):
         import_model(tmp_path / "hf", tmp_path / "out")
 
 
 def test_a_folder_with_a_model_in_it_is_not_written_over(hf, run):
-    with pytest.raises(TrainError, match="holds a model already"):
+    with pytest.raises(LlmcurateError, match="holds a model already"):
         import_model(hf, run)
 
 
@@ -327,7 +327,7 @@ def test_longrope_that_changes_with_the_text_is_imported_for_one_length(hf, tmp_
             **divisors,
         }
     )(hf)
-    with pytest.raises(TrainError, match="import it with --context 16"):
+    with pytest.raises(LlmcurateError, match="import it with --context 16"):
         look(hf)
     config = look(hf, context=16).config
     assert (config.context, config.position.scaling.short) == (16, (1.0,) * 4)

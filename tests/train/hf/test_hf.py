@@ -6,9 +6,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.settings import change as changed
 from tests.train.generate.streams import continue_ids
 from tests.train.loop.small_runs import build, trained
-from train.errors import TrainError
 from train.generate.generate import load as load_run
 from train.hf.export import export
 from train.hf.families import family_of
@@ -18,7 +19,6 @@ from train.model.config import ModelConfig
 from train.model.feed_forward_settings import ACTIVATIONS, Dense
 from train.model.head_settings import Head
 from train.model.position_settings import Rope
-from train.settings import change as changed
 
 transformers = pytest.importorskip("transformers")
 transformers.logging.set_verbosity_error()
@@ -377,7 +377,7 @@ def test_modules_for_later_tokens_in_a_file_are_left_out(tmp_path, small_tokeniz
     import_model(tmp_path / "hf", tmp_path / "back")
     assert load_run(tmp_path / "back")[0].config == V3
     save_file(load_file(file) | {"model.layers.4.eh_proj.weight": torch.ones(1)}, file)
-    with pytest.raises(TrainError, match=r"the weights hold model\.layers\.4\.eh_proj\.weight"):
+    with pytest.raises(LlmcurateError, match=r"the weights hold model\.layers\.4\.eh_proj\.weight"):
         import_model(tmp_path / "hf", tmp_path / "other")
 
 
@@ -390,5 +390,5 @@ def test_modules_for_later_tokens_in_a_file_are_left_out(tmp_path, small_tokeniz
     ],
 )
 def test_what_deepseeks_classes_do_not_compute_is_named(changes, obstacle):
-    with pytest.raises(TrainError, match=f"nearest is deepseek_v3, but for {obstacle}"):
+    with pytest.raises(LlmcurateError, match=f"nearest is deepseek_v3, but for {obstacle}"):
         family_of(changed(V3, changes, "model"))

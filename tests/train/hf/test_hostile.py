@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from train.errors import TrainError
+from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.settings import change as changed
+from llmcurate.base.settings import from_dict, unflat
 from train.hf.export import config_json
 from train.hf.families import FAMILIES
 from train.hf.settings import Settings
 from train.model.config import ModelConfig
 from train.model.presets import preset
-from train.settings import change as changed
-from train.settings import from_dict, unflat
 
 SEEN = {
     "llama": "llama3.1-8b", "mistral": "mistral-7b", "ministral": "mistral-7b",
@@ -61,7 +61,7 @@ def test_odd_values_end_in_a_configuration_or_in_one_line(name, data):
     try:
         fields = family.read(read, None) | {"vocab": read.whole("vocab_size")}
         config = from_dict(ModelConfig, unflat(fields), "config.json")
-    except TrainError as error:
+    except LlmcurateError as error:
         assert "\n" not in str(error)
         return
     assert isinstance(config.hidden, int)
@@ -78,7 +78,7 @@ def test_odd_values_end_in_a_configuration_or_in_one_line(name, data):
     ids=["huge", "text", "absent", "nan"],
 )
 def test_a_number_that_is_none_is_named(values, message):
-    with pytest.raises(TrainError, match=message) as caught:
+    with pytest.raises(LlmcurateError, match=message) as caught:
         Settings(values, "config.json", {}).number("x")
     assert len(str(caught.value)) < 200
 

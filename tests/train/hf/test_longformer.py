@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import pytest
 import torch
-import transformers
 
+from llmcurate.base.settings import change
 from train.hf.encoders import ROBERTA
 from train.measure.accounting import parameters
 from train.model.decoder import Decoder
 from train.model.presets import preset
-from train.settings import change
 
 
 def test_a_longformer_has_the_logits_of_transformers_class():
     """Its global tokens' own projections are made equal to those of all tokens."""
+    import transformers  # takes seconds, also where tests are only collected
+
     config = change(
         preset("longformer-tiny", vocab=50, context=62),
         {"layers": 2, "hidden": 24, "attention.heads": 3, "attention.kv_heads": 3}
@@ -58,15 +59,13 @@ def test_a_longformer_has_the_logits_of_transformers_class():
 
 CLASSES = {
     "longformer-base": (
-        transformers.LongformerForMaskedLM,
-        transformers.LongformerConfig(
-            vocab_size=50_265, max_position_embeddings=4098, type_vocab_size=1
-        ),
+        "Longformer",
+        {"vocab_size": 50_265, "max_position_embeddings": 4098, "type_vocab_size": 1},
         "_global.",  # projections of global tokens
     ),
     "bigbird-base": (
-        transformers.BigBirdForMaskedLM,
-        transformers.BigBirdConfig(),
+        "BigBird",
+        {},
         ".pooler.",  # of pairs of segments
     ),
 }
@@ -74,8 +73,11 @@ CLASSES = {
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_presets_have_the_weights_of_the_classes_but_for_those_named(name):
+    import transformers
+
     kind, settings, without = CLASSES[name]
+    config = getattr(transformers, f"{kind}Config")(**settings)
     with torch.device("meta"):
-        theirs = kind(settings)
+        theirs = getattr(transformers, f"{kind}ForMaskedLM")(config)
     count = sum(w.numel() for name, w in theirs.named_parameters() if without not in name)
     assert parameters(preset(name)) == count

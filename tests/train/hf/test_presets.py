@@ -10,7 +10,8 @@ import dataclasses
 import pytest
 import torch
 
-from train.errors import TrainError
+from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.settings import from_dict, unflat
 from train.hf.export import config_json
 from train.hf.families import FAMILIES, family_of
 from train.measure.accounting import parameters
@@ -18,7 +19,6 @@ from train.model.config import ModelConfig
 from train.model.encoders import ENCODERS
 from train.model.presets import PRESETS, preset
 from train.model.presets.sequences import SEQUENCES
-from train.settings import from_dict, unflat
 
 transformers = pytest.importorskip("transformers")
 
@@ -301,7 +301,7 @@ def test_what_has_no_class_or_no_released_configuration_is_named():
     assert family_of(preset("qwen-7b")).name == "qwen2"
     assert family_of(preset("gpt3-175b")).name == "gpt2"
     assert family_of(preset("deepseek-tiny").trunk).name == "deepseek_v3"
-    with pytest.raises(TrainError, match=r"nearest is llama, but for norm\.kind layer_no_bias"):
+    with pytest.raises(LlmcurateError, match=r"nearest is llama, but for norm\.kind layer_no_bias"):
         family_of(preset("palm-8b"))
 
 

@@ -7,9 +7,10 @@ import json
 import pytest
 import torch
 
+from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.settings import change
 from tests.train.hf.test_encoders import small
 from tests.train.loop.small_runs import build, trained
-from train.errors import TrainError
 from train.generate.generate import load as load_run
 from train.hf.export import export
 from train.hf.families import FAMILIES, family_of
@@ -19,7 +20,6 @@ from train.model.config import ModelConfig
 from train.model.presets import preset
 from train.model.task_settings import SPAN, Task
 from train.model.tasks import with_task
-from train.settings import change
 
 transformers = pytest.importorskip("transformers")
 transformers.logging.set_verbosity_error()
@@ -89,7 +89,7 @@ def test_logits_are_equal_and_weights_come_back(name, kind, tmp_path, small_toke
 
 def test_a_family_without_such_a_class_is_named(tmp_path, small_tokenizer):
     config = with_head(MODELS["llama"], "span")
-    with pytest.raises(TrainError, match=r"head\.task span"):
+    with pytest.raises(LlmcurateError, match=r"head\.task span"):
         family_of(config)
     model = build(with_head(MODELS["bert"], "classify"))
     export(trained(tmp_path / "run", model, small_tokenizer), tmp_path / "hf")
@@ -101,7 +101,7 @@ def test_a_family_without_such_a_class_is_named(tmp_path, small_tokenizer):
         ({"0": "a"}, "two different ones"),
     ):
         path.write_text(json.dumps(values | {"id2label": names}))
-        with pytest.raises(TrainError, match=message):
+        with pytest.raises(LlmcurateError, match=message):
             look(tmp_path / "hf")
 
 
@@ -121,7 +121,7 @@ def test_what_stands_before_the_head_is_the_families_own():
     assert before["modernbert", "classify"] == before["modernbert", "token"] == "transform"
     assert before["gpt2", "classify"] == "nothing"
     for labels in ((), ("a",), ("a", "a")):
-        with pytest.raises(TrainError, match="two different ones at least"):
+        with pytest.raises(LlmcurateError, match="two different ones at least"):
             Task(kind="classify", labels=labels)
-    with pytest.raises(TrainError, match="they are start and end"):
+    with pytest.raises(LlmcurateError, match="they are start and end"):
         Task(kind="span", labels=NAMES)

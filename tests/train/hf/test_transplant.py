@@ -8,15 +8,15 @@ import pytest
 import torch
 
 from curate.cli.app import invoke
+from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.settings import change
 from tests.train.loop.small_runs import build, trained
 from tokenize_kit.learn.training import train_tokenizer
 from train.data.shards import load_tokenizer
-from train.errors import TrainError
 from train.generate.generate import load
 from train.hf.load import load as weights_in
 from train.hf.transplant import transplant
 from train.model.presets import preset
-from train.settings import change
 
 TEXTS = ["the cat sat on the mat", "a dog slept on the sofa, then it ran"] * 30
 
@@ -25,7 +25,7 @@ TEXTS = ["the cat sat on the mat", "a dog slept on the sofa, then it ran"] * 30
 def run(request, tmp_path_factory, small_tokenizer):
     vocab = load_tokenizer(small_tokenizer).get_vocab_size()
     config = preset("tiny", vocab=vocab, context=64)
-    config = change(config, {"head.tied": request.param}, "model")
+    config = change(config, {"layers": 1, "head.tied": request.param}, "model")
     return trained(tmp_path_factory.mktemp("run") / "run", build(config), small_tokenizer)
 
 
@@ -87,5 +87,5 @@ def test_what_cannot_be_moved_is_said(run, other, tmp_path, capsys):
     moved(run, other, tmp_path / "x", capsys)
     assert invoke(arguments) == 2
     assert "holds a model already" in capsys.readouterr().err
-    with pytest.raises(TrainError, match=r"embedding\.weight: 3 rows for"):
+    with pytest.raises(LlmcurateError, match=r"embedding\.weight: 3 rows for"):
         transplant(run, tmp_path / "y", other / "tokenizer.json", lambda table, turn: table[:3])

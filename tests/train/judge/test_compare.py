@@ -13,10 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curate.cli.app import invoke
-from curate.errors import UsageError
 from curate.inspect.compare.models import variant_of, verdicts
+from llmcurate.base.errors import LlmcurateError, UsageError
 from train.config import TrainConfig
-from train.errors import TrainError
 from train.judge.compare import Budget, Variant, compare
 from train.judge.intervals import interval_of_mean
 from train.runs.metrics import read_lines
@@ -103,7 +102,7 @@ def test_at_equal_operations_a_wider_model_takes_fewer_steps(shard_folder, tmp_p
 def test_what_cannot_be_compared_is_refused_before_anything_is_trained(
     variants, message, shard_folder, tmp_path
 ):
-    with pytest.raises(TrainError, match=message):
+    with pytest.raises(LlmcurateError, match=message):
         compare(shard_folder, tmp_path / "out", variants, train=TRAIN, budget=Budget(tokens=64))
     assert not (tmp_path / "out").exists()
 

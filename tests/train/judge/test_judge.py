@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from llmcurate.base.errors import LlmcurateError
 from tests.train.data.feed_settings import MODEL
 from tests.train.loop.small_runs import build, trained
 from train.data.shards import read_shards
-from train.errors import TrainError
 from train.hf.export import export
 from train.judge.judge import judge, open_model
 
@@ -66,8 +66,8 @@ def test_a_context_beyond_the_model_s_and_shards_of_another_tokenizer_are_refuse
     run, shard_folder, small_tokenizer, tmp_path
 ):
     judged = open_model(run, device="cpu")
-    with pytest.raises(TrainError, match="context is 65, the model's is 64"):
+    with pytest.raises(LlmcurateError, match="context is 65, the model's is 64"):
         judge(judged, texts={}, questions={}, context=65)
     other = replace(judged, tokenizer_file=small_tokenizer)
-    with pytest.raises(TrainError, match="encoded by another tokenizer"):
+    with pytest.raises(LlmcurateError, match="encoded by another tokenizer"):
         judge(other, texts={"x": shard_folder}, questions={})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from train.errors import TrainError
+from llmcurate.base.errors import LlmcurateError
 from train.judge.mixtures import (
     WHOLE,
     Linear,
@@ -135,5 +135,5 @@ def test_the_optimum_lies_on_a_cap_that_counts():
 def test_draws_within_bounds_or_an_error():
     bounds = np.array([0.3, 0.4, 0.3, 0.8])
     assert (draw_mixtures(PRIOR, 8, 0, bounds) / WHOLE <= bounds + 1e-4).all()
-    with pytest.raises(TrainError, match="within the epochs"):
+    with pytest.raises(LlmcurateError, match="within the epochs"):
         draw_mixtures(PRIOR, 8, 0, PRIOR)

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from tests.parameters import few, mostly_slow
 from train.judge.paired import Difference, paired_difference, resampled
 
 TRUTH = 0.01  # bits a byte
@@ -35,7 +36,7 @@ def experiment(draw, deviations, seeds=3, documents=100):
     return paired_difference(base, nats, sizes, strata, seed=int(draw.integers(1 << 30)))
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", few(CASES, "both"))
 def test_intervals_of_95_percent_hold_the_truth_in_94_to_98_of_100(case, monkeypatch):
     monkeypatch.setattr("train.judge.paired.RESAMPLES", 100)
     draw = np.random.default_rng(1)
@@ -56,7 +57,7 @@ def test_percentiles_of_resampled_seeds_would_hold_it_too_seldom():
     assert np.mean(held) < 0.85
 
 
-@pytest.mark.parametrize("case", ["seeds", "documents"])
+@pytest.mark.parametrize("case", mostly_slow(["documents", "seeds"]))
 def test_what_is_detectable_is_detected_in_80_of_100(case, monkeypatch):
     monkeypatch.setattr("train.judge.paired.RESAMPLES", 100)
     draw = np.random.default_rng(3)

@@ -9,15 +9,15 @@ import re
 import pytest
 
 from curate.cli.app import invoke
+from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.settings import change
 from tests.train.loop.test_encoders import small
 from tests.train.loop.test_tasks import animals, settings, write
-from train.errors import TrainError
 from train.hf.export import export
 from train.judge.judge import open_model
 from train.judge.predict import predict
 from train.loop.pretrain import pretrain
 from train.objective_settings import Auto
-from train.settings import change
 
 
 @pytest.fixture(scope="module")
@@ -75,15 +75,15 @@ def test_the_command_writes_the_lines(trained, tmp_path, capsys):
 
 def test_what_cannot_be_predicted_is_one_line(trained, shard_folder, tmp_path):
     run, path = trained["classify"]
-    with pytest.raises(TrainError, match="context is 99, the model's is 48"):
+    with pytest.raises(LlmcurateError, match="context is 99, the model's is 48"):
         predict(run, path, context=99)
-    with pytest.raises(TrainError, match=r"a\.jsonl:1: text must be a text"):
+    with pytest.raises(LlmcurateError, match=r"a\.jsonl:1: text must be a text"):
         predict(run, write(tmp_path / "a.jsonl", [{"tokens": []}]))
-    with pytest.raises(TrainError, match="with a head for a task gives texts no likelihood"):
+    with pytest.raises(LlmcurateError, match="with a head for a task gives texts no likelihood"):
         open_model(run)
     train = settings("classify", shard_folder, steps=1)
     plain = tmp_path / "plain"
     train = dataclasses.replace(train, objective=Auto(), tokenizer=None)
     pretrain(shard_folder, plain, model=small("modernbert-tiny"), train=train)
-    with pytest.raises(TrainError, match="has no head for a task"):
+    with pytest.raises(LlmcurateError, match="has no head for a task"):
         predict(plain, path)

@@ -11,10 +11,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from llmcurate.base.errors import LlmcurateError
 from tests.train.data.feed_settings import MODEL
 from tests.train.loop.small_runs import build
 from train.data.shards import load_tokenizer
-from train.errors import TrainError
 from train.judge.intervals import interval
 from train.judge.questions import (
     Answers,
@@ -116,7 +116,7 @@ def test_a_context_that_is_too_long_loses_its_beginning(tmp_path, model, tokeniz
 def test_a_continuation_longer_than_the_context_is_refused(tmp_path, model, tokenizer):
     line = {"context": "the cat", "continuation": " sat on the mat"}
     count = len(cut(tokenizer, "the cat", " sat on the mat")[1])
-    with pytest.raises(TrainError, match=f":1: {count} tokens to score, the context is 2"):
+    with pytest.raises(LlmcurateError, match=f":1: {count} tokens to score, the context is 2"):
         asked(tmp_path, model, tokenizer, line, context=2)
 
 
@@ -154,14 +154,14 @@ def test_a_model_that_reads_prompts_both_ways_reads_contexts_so(tmp_path, model,
     ],
 )
 def test_a_wrong_question_is_named_by_its_line(tmp_path, line, message):
-    with pytest.raises(TrainError, match=message):
+    with pytest.raises(LlmcurateError, match=message):
         read_questions(written(tmp_path, line))
 
 
 def test_kinds_do_not_mix_and_documents_are_no_questions(tmp_path):
     cloze = {"context": "a", "continuation": "b"}
     choice = {"context": "a", "choices": ["b", "c"], "answer": 0}
-    with pytest.raises(TrainError, match=":2: cloze and multiple choice"):
+    with pytest.raises(LlmcurateError, match=":2: cloze and multiple choice"):
         read_questions(written(tmp_path, cloze, choice))
     assert are_questions(written(tmp_path, choice))
     assert not are_questions(written(tmp_path, {"text": "a", "context": "b"}))

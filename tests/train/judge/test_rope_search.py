@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from curate.cli.app import invoke
+from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.settings import from_dict
 from train.config import TrainConfig
-from train.errors import TrainError
 from train.judge.judge import open_model
 from train.judge.rope_search import evolve, older_scalings, rope_search, stretched
 from train.loop.pretrain import pretrain
@@ -22,7 +23,6 @@ from train.model.feed_forward_settings import Dense
 from train.model.position_settings import Alibi, Rope, RopeScaling
 from train.model.rope import rope_frequencies
 from train.runs.checkpoint import complete, model_of
-from train.settings import from_dict
 from train.stages import Stage
 
 SHORT, LONG = 16, 64  # contexts
@@ -118,11 +118,11 @@ def test_the_older_scalings_turn_as_their_own_kinds_do():
 
 
 def test_what_cannot_be_searched_is_refused(run, shard_folder):
-    with pytest.raises(TrainError, match="context is 16, the model's is 16: give a longer one"):
+    with pytest.raises(LlmcurateError, match="context is 16, the model's is 16: give a longer one"):
         search(run, shard_folder, context=SHORT)
-    with pytest.raises(TrainError, match="0 texts of at least 9,999 tokens"):
+    with pytest.raises(LlmcurateError, match="0 texts of at least 9,999 tokens"):
         search(run, shard_folder, context=9999)
     scaled = Rope(scaling=RopeScaling(kind="linear", factor=2.0))
     for position in (Alibi(), scaled):
-        with pytest.raises(TrainError, match="not rope, or is scaled already"):
+        with pytest.raises(LlmcurateError, match="not rope, or is scaled already"):
             older_scalings(replace(SMALL, position=position), LONG)

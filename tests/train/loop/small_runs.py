@@ -8,8 +8,8 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
+from llmcurate.base.disk.atomic import checksum, encode_json, seal, unseal
 from train.config import TrainConfig
-from train.files import checksum, encode_json, seal, unseal
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.runs.checkpoint import Keep, Snapshot, State, write

@@ -7,13 +7,13 @@ import dataclasses
 import pytest
 import torch
 
+from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.settings import change
 from tests.train.loop.processes import lines, train_together
 from tests.train.loop.test_distributed import MODEL, TRAIN
-from train.errors import TrainError
 from train.loop.distributed import parts_of
 from train.loop.pretrain import pretrain
 from train.objective_settings import Prefix
-from train.settings import change
 from train.stages import Stage
 
 SHARED = dataclasses.replace(
@@ -124,7 +124,7 @@ def test_four_processes_two_of_which_share_each_row_have_the_losses_of_one(shard
     ],
 )
 def test_rows_that_processes_cannot_share_are_refused_and_so_is_compiling(changes, count, message):
-    with pytest.raises(TrainError, match=message):
+    with pytest.raises(LlmcurateError, match=message):
         parts_of(dataclasses.replace(SHARED, **changes), count)
-    with pytest.raises(TrainError, match="context_parallel 2 with compile"):
+    with pytest.raises(LlmcurateError, match="context_parallel 2 with compile"):
         dataclasses.replace(SHARED, compile=True)

@@ -8,8 +8,8 @@ import json
 import pytest
 import torch
 
+from llmcurate.base.errors import LlmcurateError
 from train.config import TrainConfig
-from train.errors import TrainError
 from train.loop.pretrain import pretrain
 from train.objective_settings import Auto, Causal, Masked, Prefix
 from train.runs.metrics import read_lines
@@ -113,7 +113,7 @@ def test_a_run_that_merely_goes_on_is_not_converted(runs, shard_folder, tmp_path
 def test_what_has_no_place_is_refused_before_anything_is_written(runs, shard_folder, tmp_path):
     changes = {"causal": True, "encoder.layers": 3}
     train = dataclasses.replace(TRAIN, objective=Auto())
-    with pytest.raises(TrainError, match="have no place in a model with other"):
+    with pytest.raises(LlmcurateError, match="have no place in a model with other"):
         pretrain(
             shard_folder,
             tmp_path / "out",

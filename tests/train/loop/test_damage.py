@@ -11,12 +11,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from llmcurate.base.disk.atomic import clear, write_atomic
+from llmcurate.base.errors import LlmcurateError
 from tests.train.data.feed_settings import MODEL
 from train.config import TrainConfig
 from train.data.intact import Comparison
 from train.data.shards import read_shards
-from train.errors import TrainError
-from train.files import clear, write_atomic
 from train.loop.pretrain import pretrain
 from train.runs.checkpoint import complete
 
@@ -74,7 +74,7 @@ def right_or_one_line(whole: Path, folder: Path, seeds: range) -> None:
             (copy / "out" / "train.json").unlink()
         try:
             pretrain(copy / "shards", copy / "out", model=MODEL, train=TRAIN)
-        except TrainError as error:
+        except LlmcurateError as error:
             assert "\n" not in str(error), (name, what)
             # Shards of another manifest, or of none, are other shards: wrong use.
             assert error.exit_code == 1 or what == "swap" or name.name == "manifest.json", name
@@ -103,7 +103,7 @@ def flip(path: Path) -> None:
 def test_a_flipped_token_ends_training_and_leaves_nothing_that_was_trained_on_it(whole, tmp_path):
     shutil.copytree(whole / "shards", tmp_path / "shards")
     flip(tmp_path / "shards" / "tokens-00001.bin")
-    with pytest.raises(TrainError, match=r"tokens-00001\.bin: damaged.*encode again") as caught:
+    with pytest.raises(LlmcurateError, match=r"tokens-00001\.bin: damaged.*encode again") as caught:
         pretrain(tmp_path / "shards", tmp_path / "out", model=MODEL, train=TRAIN)
     assert caught.value.exit_code == 1
     assert not complete(tmp_path / "out" / "checkpoints")
@@ -130,7 +130,7 @@ def test_a_file_compared_once_is_read_again_only_where_it_changed(whole, tmp_pat
     assert sorted(hashed) == sorted(path.name for path, _ in shards.sums)
     flip(tmp_path / "shards" / "documents-00000.parquet")
     comparison = Comparison([shards], tmp_path / "compared.jsonl", 4)
-    with pytest.raises(TrainError, match=r"documents-00000\.parquet: damaged"):
+    with pytest.raises(LlmcurateError, match=r"documents-00000\.parquet: damaged"):
         comparison.wait()
     comparison.close()
     assert comparison.failed and comparison.since == 4

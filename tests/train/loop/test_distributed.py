@@ -12,12 +12,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from llmcurate.base.errors import LlmcurateError
 from tests.train.data.causal_rows import causal
 from tests.train.loop.processes import at_hand, lines, marked, together, train_together
 from tests.train.loop.split_models import facts
 from train.config import TrainConfig
 from train.data.shards import read_shards
-from train.errors import TrainError
 from train.generate.generate import generate
 from train.hf.export import export
 from train.hf.load import load
@@ -73,7 +73,7 @@ CASES = {
 }
 ALONE = {"replicas": 1, "tensor": 1, "offload": False}  # one process
 # What these do, others do as well, with other settings.
-SLOW = {"ddp, micro-batches", "fsdp, adafactor", "fsdp, lion, recomputed", "tensor"}
+SLOW = {"ddp, micro-batches", "ddp, stages", "fsdp, adafactor", "fsdp, lion, recomputed", "tensor"}
 GOES_ON = "fsdp"  # of this case, two processes do the second half alone
 
 
@@ -243,13 +243,13 @@ def test_processes_that_share_matrices_or_rows_take_the_same_rows():
     ],
 )
 def test_settings_that_processes_cannot_follow_are_refused(changes, message):
-    with pytest.raises(TrainError, match=message):
+    with pytest.raises(LlmcurateError, match=message):
         parts_of(dataclasses.replace(TRAIN, **changes), 4)
 
 
 def test_replicas_and_offload_are_refused_where_nothing_is_sharded():
     for setting in ({"replicas": 2}, {"offload": True}):
-        with pytest.raises(TrainError, match="set parallel fsdp"):
+        with pytest.raises(LlmcurateError, match="set parallel fsdp"):
             dataclasses.replace(TRAIN, **setting)
 
 
@@ -266,7 +266,10 @@ def test_a_process_alone_may_offload(shard_folder, tmp_path):
 
 def test_rows_that_processes_cannot_share_are_refused(monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "3")
-    with pytest.raises(TrainError, match="rows is 4: 3 processes of 1 micro-batches"), ranks(TRAIN):
+    with (
+        pytest.raises(LlmcurateError, match="rows is 4: 3 processes of 1 micro-batches"),
+        ranks(TRAIN),
+    ):
         pass
 
 

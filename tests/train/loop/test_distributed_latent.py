@@ -7,9 +7,9 @@ import dataclasses
 import pytest
 import torch
 
+from llmcurate.base.errors import LlmcurateError
 from tests.train.loop.processes import lines, train_together
 from train.config import TrainConfig
-from train.errors import TrainError
 from train.loop.distributed import check_split
 from train.loop.pretrain import pretrain
 from train.model.attention_settings import Grouped, Latent
@@ -57,6 +57,6 @@ def test_what_is_not_shared_so_is_refused_in_one_line(setting, without):
     kept = {"head": Head()} if without == "attention latent" else {"attention": GROUPED}
     model = dataclasses.replace(MODEL, **kept)
     plan = dataclasses.replace(TRAIN, **{setting: 2})
-    with pytest.raises(TrainError, match=f"^{setting} 2 with {without}: ") as refused:
+    with pytest.raises(LlmcurateError, match=f"^{setting} 2 with {without}: ") as refused:
         check_split(model, plan)
     assert refused.value.exit_code == 2

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
+from llmcurate.base.errors import LlmcurateError
 from tests.train.data.feed_settings import MODEL, PLAIN
 from train.data.feed import Feed
 from train.data.vocabulary import Vocabulary
-from train.errors import TrainError
 from train.loop.distributed import Ranks
 from train.loop.evaluate import OTHERS, Scoring, Sources, choose, evaluate, scored
 from train.model.decoder import Decoder
@@ -57,7 +57,7 @@ def test_processes_share_the_rows_out_and_their_number_changes_no_bit(held_out, 
     for rank in range(count):
         part = Apart(device=torch.device("cpu"), rank=rank, count=count)
         object.__setattr__(part, "summed", [])
-        with suppress(TrainError):  # a part alone may have scored nothing
+        with suppress(LlmcurateError):  # a part alone may have scored nothing
             score(model, held_out, Causal, part)
         sums.append(part.summed)
     nats, tokens = (np.stack([each[n].numpy() for each in sums]) for n in (0, 1))

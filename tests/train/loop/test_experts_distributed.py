@@ -7,6 +7,7 @@ import dataclasses
 import pytest
 import torch
 
+from llmcurate.base.settings import change
 from tests.train.loop.processes import lines, together, train_together
 from tests.train.loop.split_models import experts
 from tests.train.loop.test_experts_runs import MODEL, TRAIN
@@ -15,7 +16,6 @@ from train.config import TrainConfig
 from train.loop.pretrain import pretrain
 from train.model.config import ModelConfig
 from train.runs.checkpoint import complete, weights_of
-from train.settings import change
 
 CASES: dict[str, tuple[dict, dict]] = {
     "ddp": ({"feed_forward.shared_width": 12, "attention": LATENT}, {"accumulate": 2}),

@@ -8,20 +8,37 @@ import json
 import pytest
 
 from curate.cli.app import invoke
+from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.settings import change
 from train.config import TrainConfig
-from train.errors import TrainError
+from train.loop import forecast as ahead
 from train.loop.forecast import MFU, forecast
 from train.loop.pretrain import pretrain
 from train.measure.accounting import flops_per_token
 from train.measure.describe import find_gpu
 from train.model.presets import preset
-from train.settings import change
 from train.stages import Stage
 
 TRAIN = TrainConfig(
     steps=6, rows=4, context=32, warmup=1, eval_every=3, checkpoint_every=3, device="cpu"
 )
 SMALL = {"layers": 2}  # of tiny's four
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _measured_once():
+    """The memory of the same model and rows is the same in all tests; most of their time is it."""
+    known, measure = {}, ahead.training_memory
+
+    def measured(model, **settings):
+        key = repr((model, settings))
+        if key not in known:
+            known[key] = measure(model, **settings)
+        return known[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ahead, "training_memory", measured)
+        yield
 
 
 def figures(shards, out, **changes):
@@ -32,15 +49,15 @@ def figures(shards, out, **changes):
 
 def test_the_figures_are_those_of_the_run_and_nothing_is_written(shard_folder, tmp_path):
     out = tmp_path / "out"
-    ahead = figures(shard_folder, out)
+    before = figures(shard_folder, out)
     assert not out.exists()
     summary = pretrain(shard_folder, out, changes=SMALL, train=TRAIN)
-    assert ahead["parameters"]["total"] == summary["parameters"]
-    assert ahead["data"] == summary["data"]
-    assert ahead["attention"] == summary["attention"]
-    assert ahead["positions"] == 6 * 4 * 32
-    assert ahead["flops"] == pytest.approx(ahead["positions"] * summary["flops_per_token"])
-    assert [(m["device"], m["precision"]) for m in ahead["memory"]] == [
+    assert before["parameters"]["total"] == summary["parameters"]
+    assert before["data"] == summary["data"]
+    assert before["attention"] == summary["attention"]
+    assert before["positions"] == 6 * 4 * 32
+    assert before["flops"] == pytest.approx(before["positions"] * summary["flops_per_token"])
+    assert [(m["device"], m["precision"]) for m in before["memory"]] == [
         ("cpu", "fp32"),
         ("cuda", "bf16"),
     ]
@@ -125,7 +142,7 @@ def test_replicas_hold_more_and_processes_that_share_blocks_less(shard_folder, t
     ],
 )
 def test_what_the_run_refuses_is_refused(shard_folder, finished, changes, message):
-    with pytest.raises(TrainError, match=message):
+    with pytest.raises(LlmcurateError, match=message):
         figures(shard_folder, finished, **changes)
 
 

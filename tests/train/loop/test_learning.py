@@ -6,11 +6,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from llmcurate.base.settings import change as changed
 from train.model.attention_settings import Grouped
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.model.feed_forward_settings import Dense
-from train.settings import change as changed
 
 VOCAB, PERIOD = 24, 12
 SHAPE = ModelConfig(

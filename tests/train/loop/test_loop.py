@@ -11,9 +11,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from llmcurate.base.errors import LlmcurateError
 from tests.train.data.feed_settings import TWO_LAYERS
 from train.config import TrainConfig
-from train.errors import TrainError
 from train.generate.generate import load
 from train.loop.pretrain import pretrain
 from train.measure.describe import peak, peak_of
@@ -196,7 +196,9 @@ def test_a_full_disk_stops_the_run_in_a_line_and_leaves_what_was_whole(
         plain(path, tensors)
 
     monkeypatch.setattr(checkpoint, "write_tensors", full)
-    with pytest.raises(TrainError, match=r"step-0000006: cannot be written .*No space") as caught:
+    with pytest.raises(
+        LlmcurateError, match=r"step-0000006: cannot be written .*No space"
+    ) as caught:
         run(shard_folder, tmp_path, async_checkpoints=beside)
     assert caught.value.exit_code == 1 and "\n" not in str(caught.value)
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-0000003"]
@@ -258,7 +260,7 @@ def test_tensorboard_gets_the_figures_or_its_absence_is_told_first(
     assert [scalar[2] for scalar in written if scalar[0] == "held_out/bits_per_byte"] == [3, 6]
     assert written[-1] == "closed"
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with pytest.raises(TrainError, match="pip install tensorboard") as caught:
+    with pytest.raises(LlmcurateError, match="pip install tensorboard") as caught:
         run(shard_folder, tmp_path / "none", tensorboard=True)
     assert caught.value.exit_code == 2 and not (tmp_path / "none").exists()
 
@@ -276,7 +278,7 @@ def test_tensorboard_gets_the_figures_or_its_absence_is_told_first(
     ],
 )
 def test_settings_that_make_no_sense_are_refused(change, message):
-    with pytest.raises(TrainError, match=message) as caught:
+    with pytest.raises(LlmcurateError, match=message) as caught:
         dataclasses.replace(TRAIN, **change)
     assert caught.value.exit_code == 2 and "\n" not in str(caught.value)
 

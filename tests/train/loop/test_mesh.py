@@ -7,11 +7,11 @@ import dataclasses
 import pytest
 import torch
 
+from llmcurate.base.settings import change
 from tests.train.loop.processes import lines, train_together
 from tests.train.loop.test_distributed import ALONE, MODEL, TRAIN
 from train.loop.pretrain import pretrain
 from train.runs.checkpoint import complete, stored
-from train.settings import change
 
 pytestmark = pytest.mark.slow  # tests/train/loop/test_distributed.py has cases of two processes
 

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from curate.cli.app import invoke
+from llmcurate.base.errors import LlmcurateError
 from train.config import TrainConfig
-from train.errors import TrainError
 from train.generate.generate import load
 from train.loop.pretrain import pretrain
 from train.model import code
@@ -46,7 +46,7 @@ def test_a_stopped_run_goes_on_with_the_same_text_alone(shard_folder, tmp_path):
     pretrain(shard_folder, out, changes=changes(path), train=once)
     twice = dataclasses.replace(once, steps=2)
     assert pretrain(shard_folder, out, changes=changes(path), train=twice)["steps"] == 2
-    with pytest.raises(TrainError, match=r"feed_forward\.code: \w{12}, not \w{12}"):
+    with pytest.raises(LlmcurateError, match=r"feed_forward\.code: \w{12}, not \w{12}"):
         pretrain(shard_folder, out, changes=changes(path, MINE + "# other\n"), train=twice)
 
 
@@ -58,13 +58,13 @@ def test_a_model_needs_the_file_no_more(shard_folder, tmp_path, monkeypatch):
     pretrain(shard_folder, tmp_path / "on", model=str(out), train=TRAIN)
     monkeypatch.setenv("LLMCURATE_CACHE", str(tmp_path / "elsewhere"))
     monkeypatch.setattr(code, "_trusted", set())
-    with pytest.raises(TrainError, match="--trust-code"):
+    with pytest.raises(LlmcurateError, match="--trust-code"):
         load(out)
 
 
 def test_an_error_in_a_step_is_one_line(shard_folder, tmp_path):
     wrong = MINE.replace("self.up(x) * self.gate(x)", "x @ x")
-    with pytest.raises(TrainError, match=r"^mine.py:5: RuntimeError"):
+    with pytest.raises(LlmcurateError, match=r"^mine.py:5: RuntimeError"):
         pretrain(shard_folder, tmp_path / "a", changes=changes(tmp_path / "mine.py", wrong))
     assert not list((tmp_path / "a").glob("checkpoints/*"))
 

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import torch
 
+from llmcurate.base import settings
+from llmcurate.base.errors import LlmcurateError
 from tests.train.data.feed_settings import TWO_LAYERS
-from train import settings
 from train.config import TrainConfig
 from train.data.rows import Rows, split
 from train.data.shards import read_shards
-from train.errors import TrainError
 from train.loop.evaluate import choose
 from train.loop.pretrain import pretrain
 
@@ -87,7 +87,7 @@ def test_a_batch_in_which_nothing_is_a_number_stops_the_run(shard_folder, tmp_pa
 
     monkeypatch.setattr(train.objectives.losses, "loss_sums", poisoned)
     plan = dataclasses.replace(TRAIN, checkpoint_every=3)
-    with pytest.raises(TrainError, match=r"step 8: loss nan.*lower lr.*doc-\d+") as caught:
+    with pytest.raises(LlmcurateError, match=r"step 8: loss nan.*lower lr.*doc-\d+") as caught:
         pretrain(shard_folder, tmp_path, model=TWO_LAYERS, train=plan)
     assert caught.value.exit_code == 1 and "\n" not in str(caught.value)
     assert (tmp_path / "checkpoints" / "step-0000006").is_dir()
@@ -123,7 +123,7 @@ def test_scored_documents_fit_the_budget_or_are_one(shard_folder):
 def test_wrong_use_is_told_before_anything_is_written(
     shard_folder, tmp_path, model, change, message
 ):
-    with pytest.raises(TrainError, match=message) as caught:
+    with pytest.raises(LlmcurateError, match=message) as caught:
         plan = settings.change(TRAIN, change, "pretrain")
         pretrain(shard_folder, tmp_path / "out", model=model, train=plan)
     assert caught.value.exit_code == 2
@@ -131,7 +131,7 @@ def test_wrong_use_is_told_before_anything_is_written(
 
 
 def test_a_folder_without_shards_is_wrong_use(tmp_path):
-    with pytest.raises(TrainError, match="no manifest"):
+    with pytest.raises(LlmcurateError, match="no manifest"):
         pretrain(tmp_path, tmp_path / "out")
 
 

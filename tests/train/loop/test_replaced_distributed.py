@@ -7,12 +7,12 @@ import dataclasses
 import pytest
 import torch
 
+from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.settings import change
 from tests.train.loop.processes import at_hand, lines, marked, train_together
 from tests.train.loop.test_encoders import TRAIN, small
-from train.errors import TrainError
 from train.loop.distributed import check_split
 from train.loop.pretrain import pretrain
-from train.settings import change
 
 DISTANCES = {"position": "disentangled", "position.span": 8, "position.norm": True}
 CASES: dict[str, tuple[dict, dict]] = {
@@ -52,5 +52,5 @@ def test_two_processes_have_the_losses_of_one(folders, name):
 def test_what_processes_cannot_share_is_one_line():
     model = small("electra-tiny")
     for setting in ("tensor", "context_parallel"):
-        with pytest.raises(TrainError, match=f"{setting} 2 with generator"):
+        with pytest.raises(LlmcurateError, match=f"{setting} 2 with generator"):
             check_split(model, dataclasses.replace(TRAIN, context=32, **{setting: 2}))

@@ -7,9 +7,9 @@ import dataclasses
 import pytest
 import torch
 
+from llmcurate.base.errors import LlmcurateError
 from tests.train.loop.processes import lines, train_together
 from train.config import TrainConfig
-from train.errors import TrainError
 from train.generate.generate import complete, load
 from train.generate.sampling import GREEDY
 from train.loop.distributed import check_split
@@ -84,11 +84,15 @@ def test_two_processes_have_the_losses_of_one(shard_folder, tmp_path):
 
 
 def test_what_an_encoder_decoder_does_not_do_is_refused_in_one_line(shard_folder, tmp_path):
-    with pytest.raises(TrainError, match=r"^context_parallel 2 with encoder: "):
+    with pytest.raises(LlmcurateError, match=r"^context_parallel 2 with encoder: "):
         check_split(MODEL, dataclasses.replace(TRAIN, context_parallel=2))
     masked = dataclasses.replace(TRAIN, objective=Masked())
-    with pytest.raises(TrainError, match="objective 'masked' for this model: choose one of auto, "):
+    with pytest.raises(
+        LlmcurateError, match="objective 'masked' for this model: choose one of auto, "
+    ):
         pretrain(shard_folder, tmp_path, model=MODEL, train=masked)
     texts = dataclasses.replace(TRAIN, eval={"texts": str(shard_folder)})
-    with pytest.raises(TrainError, match=r"^eval: an encoder-decoder gives texts no likelihood"):
+    with pytest.raises(
+        LlmcurateError, match=r"^eval: an encoder-decoder gives texts no likelihood"
+    ):
         pretrain(shard_folder, tmp_path, model=MODEL, train=texts)

@@ -12,10 +12,10 @@ from safetensors.torch import load_file
 
 import train.loop.step
 import train.objectives.losses
+from llmcurate.base.disk.atomic import encode_json, seal
+from llmcurate.base.errors import LlmcurateError
 from tests.train.data.feed_settings import TWO_LAYERS
 from train.config import TrainConfig
-from train.errors import TrainError
-from train.files import encode_json, seal
 from train.loop.pretrain import pretrain
 from train.loop.spikes import MOST, Guard, PassedOver
 from train.runs.checkpoint import complete
@@ -125,7 +125,7 @@ def test_what_a_guard_remembers_survives_json():
 
 def test_by_default_the_run_stops_and_tells_the_documents(shard_folder, tmp_path, poisoned):
     with pytest.raises(
-        TrainError, match=r"step 10: loss .* is over .*documents: doc-\d+"
+        LlmcurateError, match=r"step 10: loss .* is over .*documents: doc-\d+"
     ) as caught:
         run(shard_folder, tmp_path)
     assert caught.value.exit_code == 1 and "\n" not in str(caught.value)
@@ -199,12 +199,14 @@ def test_spike_after_spike_stops_whatever_the_policy(shard_folder, tmp_path, mon
         return loss * math.nan, nats * math.nan, squares
 
     monkeypatch.setattr(train.objectives.losses, "loss_sums", broken)
-    with pytest.raises(TrainError, match=f"{MOST + 1} of the last 16 steps were spikes: lower lr"):
+    with pytest.raises(
+        LlmcurateError, match=f"{MOST + 1} of the last 16 steps were spikes: lower lr"
+    ):
         run(shard_folder, tmp_path, spike=policy, spike_window=16)
 
 
 def test_another_policy_may_go_on_after_a_stop(shard_folder, tmp_path, poisoned):
-    with pytest.raises(TrainError):
+    with pytest.raises(LlmcurateError):
         run(shard_folder, tmp_path)
     run(shard_folder, tmp_path, spike="skip")
     assert [line["step"] for line in lines(tmp_path) if "skipped" in line] == [10, 13]
@@ -212,7 +214,7 @@ def test_another_policy_may_go_on_after_a_stop(shard_folder, tmp_path, poisoned)
 
 def test_a_damaged_list_of_spikes_is_named(shard_folder, tmp_path):
     (tmp_path / "spikes.json").write_text('{"spikes": [{"step": "x"}]}')
-    with pytest.raises(TrainError, match=r"spikes.json: cannot be read .*delete it"):
+    with pytest.raises(LlmcurateError, match=r"spikes.json: cannot be read .*delete it"):
         run(shard_folder, tmp_path)
 
 

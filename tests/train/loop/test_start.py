@@ -9,9 +9,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from curate.cli.app import invoke
+from llmcurate.base.errors import LlmcurateError
 from tests.train.loop.small_runs import build, trained
 from train.config import TrainConfig
-from train.errors import TrainError
 from train.hf.export import export
 from train.loop.pretrain import pretrain
 from train.model.position_settings import RopeScaling
@@ -76,7 +76,7 @@ def test_a_stopped_run_goes_on_from_its_checkpoint_not_from_the_start(run, shard
 def test_another_start_is_another_run(run, shard_folder, tmp_path):
     pretrain(shard_folder, tmp_path / "out", model=str(run), train=TRAIN)
     config = load_plan(complete(tmp_path / "out" / "checkpoints")[-1]).model
-    with pytest.raises(TrainError, match=r"first weights: random, not [0-9a-f]{12}"):
+    with pytest.raises(LlmcurateError, match=r"first weights: random, not [0-9a-f]{12}"):
         more = dataclasses.replace(TRAIN, steps=6, schedule="constant")
         pretrain(shard_folder, tmp_path / "out", model=config, train=more)
 
@@ -84,7 +84,7 @@ def test_another_start_is_another_run(run, shard_folder, tmp_path):
 def test_tokens_with_other_ids_are_refused_by_name(run, shard_folder, small_tokenizer, tmp_path):
     other = trained(tmp_path / "other", build(preset("tiny", vocab=300)), small_tokenizer)
     with pytest.raises(
-        TrainError, match=r"tokenizer.json: token \d+, .* encode the text"
+        LlmcurateError, match=r"tokenizer.json: token \d+, .* encode the text"
     ) as refusal:
         pretrain(shard_folder, tmp_path / "out", model=str(other), train=TRAIN)
     assert refusal.value.exit_code == 2 and not (tmp_path / "out").exists()
@@ -106,7 +106,7 @@ def test_weights_that_are_gone_or_cut_off_are_named(harm, shard_folder, tmp_path
         file.unlink()
     else:
         file.write_bytes(file.read_bytes()[:1000])
-    with pytest.raises(TrainError, match=r"run.*cannot be read") as refusal:
+    with pytest.raises(LlmcurateError, match=r"run.*cannot be read") as refusal:
         pretrain(shard_folder, tmp_path / "out", model=str(folder), train=TRAIN)
     assert "\n" not in str(refusal.value)
 
@@ -145,7 +145,7 @@ def test_a_longer_context_is_one_command(run, shard_folder, tmp_path, capsys):
 
 
 def test_settings_in_which_the_weights_have_no_place_are_refused(run, shard_folder, tmp_path):
-    with pytest.raises(TrainError, match=r"no place in a model with other .*hidden") as refusal:
+    with pytest.raises(LlmcurateError, match=r"no place in a model with other .*hidden") as refusal:
         pretrain(shard_folder, tmp_path / "out", model=str(run), changes={"hidden": 8}, train=TRAIN)
     assert refusal.value.exit_code == 2 and not (tmp_path / "out").exists()
 

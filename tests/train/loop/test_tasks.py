@@ -10,22 +10,22 @@ from pathlib import Path
 import pytest
 import torch
 
+from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.settings import change
 from tests.train.conftest import WORDS, sentences
 from tests.train.loop.test_encoders import small
 from train.config import TrainConfig
 from train.data.labelled import read_samples
 from train.data.labelled_feed import split
-from train.errors import TrainError
 from train.generate.generate import generate
 from train.hf.family import our_shapes
 from train.loop.pretrain import pretrain
 from train.loop.start import make_plan
 from train.measure.accounting import parameters
-from train.measure.which import which
+from train.measure.step_documents import which
 from train.model.presets import preset
 from train.objective_settings import Causal, Task
 from train.runs.checkpoint import load_plan, newest, weights_of
-from train.settings import change
 
 ANIMALS = ("cat", "dog", "bird")
 
@@ -144,11 +144,11 @@ def test_a_trained_model_keeps_all_but_its_head(files, shard_folder, tmp_path):
         # What has the head goes on with it, and knows its labels alone.
         pretrain(files["classify"], tmp_path / f"{name}-more", model=str(out), train=train)
         other = write(tmp_path / "other.jsonl", [{"text": "a", "label": c} for c in "xy"])
-        with pytest.raises(TrainError, match=r"other\.jsonl:1: the model has no label 'x'"):
+        with pytest.raises(LlmcurateError, match=r"other\.jsonl:1: the model has no label 'x'"):
             make_plan(other, str(out), train)
-        with pytest.raises(TrainError, match="a head for a task: set objective classify"):
+        with pytest.raises(LlmcurateError, match="a head for a task: set objective classify"):
             make_plan(shard_folder, str(out), short)
-    with pytest.raises(TrainError, match="a model with a head for a task writes"):
+    with pytest.raises(LlmcurateError, match="a model with a head for a task writes"):
         generate(out, "the")
 
 
@@ -175,19 +175,19 @@ def test_what_does_not_go_together_is_one_line(files, shard_folder, tmp_path):
         ({"unique_tokens": 9}, "unique_tokens with objective classify"),
         ({"objective": Task(kind="span")}, "classify.jsonl:1: question must be a text"),
     ):
-        with pytest.raises(TrainError, match=message):
+        with pytest.raises(LlmcurateError, match=message):
             train = dataclasses.replace(plain, **changes)
             make_plan(files["classify"], change(small("bert-tiny"), {"context": 36}, "m"), train)
-    with pytest.raises(TrainError, match="objective classify takes a file in JSON lines"):
+    with pytest.raises(LlmcurateError, match="objective classify takes a file in JSON lines"):
         make_plan(shard_folder, small("bert-tiny"), plain)
-    with pytest.raises(TrainError, match="no manifest"):
+    with pytest.raises(LlmcurateError, match="no manifest"):
         make_plan(files["classify"], decoder(), dataclasses.replace(plain, objective=Causal()))
-    with pytest.raises(TrainError, match="reads is 'middle'"):
+    with pytest.raises(LlmcurateError, match="reads is 'middle'"):
         Task(kind="classify", reads="middle")
 
 
 def test_a_decoder_with_a_head_writes_no_text(files, shard_folder, tmp_path):
     train = settings("classify", shard_folder, steps=1)
     pretrain(files["classify"], tmp_path / "run", model=decoder(), train=train)
-    with pytest.raises(TrainError, match="with a head for a task writes no text"):
+    with pytest.raises(LlmcurateError, match="with a head for a task writes no text"):
         generate(tmp_path / "run", sentences(0, 1))

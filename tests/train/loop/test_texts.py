@@ -12,11 +12,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from llmcurate.base.errors import LlmcurateError
 from tests.train.data.feed_settings import MODEL, PLAIN
 from tests.train.loop.small_runs import build
 from train.config import TrainConfig
 from train.data.shards import read_shards
-from train.errors import TrainError
 from train.loop.distributed import Ranks
 from train.loop.evaluate import Scoring
 from train.loop.pretrain import pretrain
@@ -152,7 +152,7 @@ def test_a_text_of_another_tokenizer_is_refused_before_a_step(shard_folder, tmp_
     manifest.pop("checksum", None)
     manifest["files"].pop("tokenizer.json")
     (other / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(TrainError, match=r"eval x: .* another tokenizer"):
+    with pytest.raises(LlmcurateError, match=r"eval x: .* another tokenizer"):
         pretrain(
             shard_folder,
             tmp_path / "out",

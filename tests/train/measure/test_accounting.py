@@ -4,9 +4,10 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.settings import change as changed
 from tests.train.model.variants import SHAPE, VARIANTS
 from train.attention import Mask
-from train.errors import TrainError
 from train.measure.accounting import (
     active_parameters,
     attended,
@@ -18,7 +19,6 @@ from train.measure.accounting import (
     parts,
 )
 from train.model.decoder import Decoder
-from train.settings import change as changed
 
 
 @pytest.mark.parametrize("change", VARIANTS.values(), ids=VARIANTS)
@@ -122,5 +122,5 @@ def test_sizes_beyond_what_torch_counts_are_more_than_any_file_has(change):
 
 @pytest.mark.parametrize("name", ["layers", "head.mtp"])
 def test_numbers_of_modules_have_a_limit(name):
-    with pytest.raises(TrainError, match=f"{name} is {1 << 31}: it lies between"):
+    with pytest.raises(LlmcurateError, match=f"{name} is {1 << 31}: it lies between"):
         changed(SHAPE, {name: 1 << 31}, "model")

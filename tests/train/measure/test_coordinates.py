@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 import torch
 
+from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.settings import change
 from train.config import TrainConfig
-from train.errors import TrainError
 from train.hf.families import family_of
 from train.loop.start import make_plan
 from train.measure.coordinates import at_width, coordinates
 from train.model.decoder import Decoder
 from train.model.presets import preset
 from train.optim.optimizers import optimizers
-from train.settings import change
 
 SMALL = change(
     preset("tiny", vocab=64, context=64),
@@ -66,10 +66,10 @@ def test_matrices_have_their_rate_and_every_decay_is_that_of_the_run(optimizer):
 
 def test_what_mup_has_no_rates_or_no_class_for_is_refused(shard_folder):
     config = change(SMALL, {"vocab": 300, "mup_base": 16}, "model")
-    with pytest.raises(TrainError, match="muP's rates are those of adamw and lion"):
+    with pytest.raises(LlmcurateError, match="muP's rates are those of adamw and lion"):
         make_plan(shard_folder, config, TrainConfig(context=32, optimizer="muon"))
-    with pytest.raises(TrainError, match=r"llama, but for mup_base 16 \(there: None\)"):
+    with pytest.raises(LlmcurateError, match=r"llama, but for mup_base 16 \(there: None\)"):
         family_of(config)
     assert family_of(change(config, {"mup_base": 32}, "model")).name == "llama"
-    with pytest.raises(TrainError, match="width 48: 2 heads and 1 of keys at 32 are no whole"):
+    with pytest.raises(LlmcurateError, match="width 48: 2 heads and 1 of keys at 32 are no whole"):
         at_width(SMALL, 48, None)

@@ -7,15 +7,15 @@ import dataclasses
 import pytest
 import torch
 
+from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.settings import change as changed
 from train.config import TrainConfig
-from train.errors import TrainError
 from train.measure.accounting import architecture_row
 from train.measure.describe import GPUS, decoding, describe, find_gpu, gpu, peak, training
 from train.measure.estimate import training_memory
 from train.model.presets import PRESETS, preset
 from train.objectives.example import Example
 from train.objectives.losses import Losses
-from train.settings import change as changed
 
 TINY = preset("tiny", vocab=500, context=64)
 
@@ -112,7 +112,7 @@ def test_a_window_bounds_what_a_cache_holds():
 
 
 def test_learned_positions_end_with_the_context():
-    with pytest.raises(TrainError, match="1024 positions"):
+    with pytest.raises(LlmcurateError, match="1024 positions"):
         describe(preset("gpt2"), device=GPUS[0], rows=1, context=2048, batch=1)
 
 
@@ -135,7 +135,7 @@ def test_a_gpu_is_known_by_the_names_that_cuda_gives_it(name, flops):
 
 def test_an_unknown_gpu_lists_the_known():
     assert gpu("K80") is None
-    with pytest.raises(TrainError, match="choose one of H200, H100"):
+    with pytest.raises(LlmcurateError, match="choose one of H200, H100"):
         find_gpu("K80")
 
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from llmcurate.base.settings import change
 from train.measure.accounting import parameters
-from train.measure.describe import find_gpu
-from train.measure.serving import most_texts, serving, weight_bytes
+from train.measure.describe import find_gpu, most_texts, serving, weight_bytes
 from train.model.presets import preset
-from train.settings import change
 
 A100 = find_gpu("A100 40GB").memory
 

@@ -7,13 +7,13 @@ import dataclasses
 import pytest
 import torch
 
+from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.settings import change
 from tests.train.loop.small_runs import build
 from tests.train.model.variants import SHAPE
-from train.errors import TrainError
 from train.hf.family import our_shapes
 from train.model.convert import anew, conversions, converted, fits
 from train.model.decoder import Decoder
-from train.settings import change
 
 MANY = change(SHAPE, {"attention.kv_heads": 4, "attention.bias": "all"}, "model")
 ENCODER = change(
@@ -150,5 +150,5 @@ def test_a_mean_needs_a_divisor():
     new = dataclasses.replace(
         old, attention=dataclasses.replace(old.attention, heads=4, kv_heads=4)
     )
-    with pytest.raises(TrainError, match=r"kv_heads is 4: the mean of as many of 6"):
+    with pytest.raises(LlmcurateError, match=r"kv_heads is 4: the mean of as many of 6"):
         conversions(old, new)

@@ -6,15 +6,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.settings import change as changed
+from llmcurate.base.settings import from_dict, to_dict
 from train.config import TrainConfig
-from train.errors import TrainError
 from train.model.attention_settings import Grouped
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.model.feed_forward_settings import Dense
 from train.model.norms import RMSNorm
-from train.settings import change as changed
-from train.settings import from_dict, to_dict
 
 SHAPE = ModelConfig(
     vocab=97,
@@ -149,7 +149,7 @@ def test_rms_norm_and_its_gradient_are_those_of_the_formula(dtype):
     ],
 )
 def test_wrong_settings_name_the_field(kind, change, named):
-    with pytest.raises(TrainError, match=named) as caught:
+    with pytest.raises(LlmcurateError, match=named) as caught:
         changed(kind, change, "model")
     assert caught.value.exit_code == 2
 
@@ -157,5 +157,5 @@ def test_wrong_settings_name_the_field(kind, change, named):
 def test_configs_survive_json_and_refuse_strangers():
     assert from_dict(ModelConfig, to_dict(SHAPE), "x") == SHAPE
     for wrong in ({"layer": 1}, {"layers": "2"}, {"layers": True}, {"layers": 2}, []):
-        with pytest.raises(TrainError, match=r"config\.json"):
+        with pytest.raises(LlmcurateError, match=r"config\.json"):
             from_dict(ModelConfig, wrong, "config.json")

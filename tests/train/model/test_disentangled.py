@@ -10,17 +10,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.settings import change
 from tests.train.model.variants import LATENT, SHAPE
 from train.attention import Mask, attend
 from train.config import TrainConfig
-from train.errors import TrainError
 from train.loop.distributed import check_split
 from train.measure.accounting import attention_flops
 from train.model.block import View
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.model.disentangled import DisentangledAttention, DistanceVectors
-from train.settings import change
 
 CONFIG = change(
     SHAPE,
@@ -151,10 +151,10 @@ def test_what_it_does_not_go_with_is_one_line():
         ({"attention": LATENT}, "attention latent with position disentangled"),
         ({"position.buckets": 20}, r"position\.buckets is 20: give position\.span of twice"),
     ):
-        with pytest.raises(TrainError, match=message):
+        with pytest.raises(LlmcurateError, match=message):
             change(CONFIG, changes, "model")
-    with pytest.raises(TrainError, match="tensor 2 with position disentangled"):
+    with pytest.raises(LlmcurateError, match="tensor 2 with position disentangled"):
         check_split(CONFIG, dataclasses.replace(TrainConfig(), tensor=2))
     mask = Mask(queries=2, keys=2, device=torch.device("cpu"), content=True)
-    with pytest.raises(TrainError, match="flex does not support the mask content"):
+    with pytest.raises(LlmcurateError, match="flex does not support the mask content"):
         attend(*torch.zeros(3, 1, 1, 2, 8), mask, "flex", torch.zeros(1, 1, 2, 2))

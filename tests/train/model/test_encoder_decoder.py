@@ -7,9 +7,10 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.settings import change as changed
 from tests.train.model.variants import LATENT, SHAPE
 from train.config import TrainConfig
-from train.errors import TrainError
 from train.measure.accounting import (
     cache_bytes,
     flops_per_token,
@@ -23,7 +24,6 @@ from train.objective_settings import Spans
 from train.objectives.denoise import width
 from train.objectives.example import Example
 from train.objectives.losses import Losses
-from train.settings import change as changed
 
 ENCODER = {"encoder.layers": 3}
 T5 = ENCODER | {"position": "t5", "attention.kv_heads": 4, "feed_forward.activation": "relu"}
@@ -292,7 +292,7 @@ def test_a_model_on_paper_has_its_encoder():
     ],
 )
 def test_what_an_encoder_does_not_go_with_is_refused(change):
-    with pytest.raises(TrainError, match="encoder") as caught:
+    with pytest.raises(LlmcurateError, match="encoder") as caught:
         changed(SHAPE, ENCODER | change, "model")
     assert caught.value.exit_code == 2
 

@@ -7,12 +7,12 @@ import dataclasses
 import pytest
 import torch
 
+from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.settings import change
 from tests.train.data.feed_settings import MODEL
-from train.errors import TrainError
 from train.measure.accounting import attended, flops_per_token, parameters
 from train.model.decoder import Decoder
 from train.model.presets import preset
-from train.settings import change
 
 BOTH = dataclasses.replace(MODEL, causal=False)
 
@@ -103,5 +103,5 @@ def test_layers_with_a_window_have_their_own_rotation():
     ],
 )
 def test_impossible_combinations_are_one_line(changes, message):
-    with pytest.raises(TrainError, match=message):
+    with pytest.raises(LlmcurateError, match=message):
         change(BOTH, changes, "model")

@@ -9,9 +9,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.settings import change
 from tests.train.model.variants import LATENT, SHAPE
 from train.config import TrainConfig
-from train.errors import TrainError
 from train.model.activations import FUNCTIONS
 from train.model.block import View
 from train.model.config import ModelConfig
@@ -24,7 +25,6 @@ from train.model.grouped import grouped_linear, looped
 from train.objectives.example import Example
 from train.objectives.losses import Losses
 from train.optim.optimizers import Muon, group, optimizers, orthogonal
-from train.settings import change
 
 
 def mixture(**changes) -> ModelConfig:
@@ -424,7 +424,7 @@ def test_a_kind_keeps_what_both_kinds_have():
     ],
 )
 def test_what_does_not_go_together_is_refused(changes, message):
-    with pytest.raises(TrainError, match=message) as caught:
+    with pytest.raises(LlmcurateError, match=message) as caught:
         mixture(**changes)
     assert caught.value.exit_code == 2
 

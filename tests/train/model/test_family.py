@@ -7,11 +7,11 @@ import itertools
 import pytest
 import torch
 
+from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.settings import change as changed
 from tests.train.model.variants import SHAPE, VARIANTS
-from train.errors import TrainError
 from train.model.config import gated_width
 from train.model.decoder import Decoder
-from train.settings import change as changed
 
 
 def build(change: dict, *, attention: str = "auto", spread: float = 3.0) -> Decoder:
@@ -202,7 +202,7 @@ def test_combinations_build_and_run(share):
     for first, other in [*itertools.combinations(VARIANTS.values(), 2)][::share]:
         try:
             config = changed(SHAPE, {**first, **other}, "model")
-        except TrainError as error:
+        except LlmcurateError as error:
             assert error.exit_code == 2
             refused += 1
             continue
@@ -217,7 +217,7 @@ def test_combinations_build_and_run(share):
 
 def test_flex_is_refused_where_it_has_no_gradients():
     model = build({}, attention="flex").train()
-    with pytest.raises(TrainError, match="flex does not support gradients on the device cpu"):
+    with pytest.raises(LlmcurateError, match="flex does not support gradients on the device cpu"):
         model(tokens_of())
 
 

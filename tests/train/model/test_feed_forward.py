@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 
+from llmcurate.base.settings import change as changed
 from tests.train.model.variants import SHAPE
 from train.model.feed_forward import FeedForward
 from train.model.feed_forward_settings import ACTIVATIONS
 from train.model.roles import initialise
-from train.settings import change as changed
 
 
 def normal(x):

@@ -8,8 +8,9 @@ import math
 import pytest
 import torch
 
+from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.settings import change, from_dict, to_dict
 from tests.train.model.variants import LATENT, SHAPE
-from train.errors import TrainError
 from train.measure.accounting import (
     attention_flops,
     cache_bytes,
@@ -20,13 +21,11 @@ from train.measure.accounting import (
     parts,
     sharing,
 )
-from train.measure.describe import decoding, find_gpu
-from train.measure.serving import serving
+from train.measure.describe import decoding, find_gpu, serving
 from train.model.attention_settings import Latent
 from train.model.decoder import Decoder
 from train.model.latent import EPS, LatentAttention
 from train.model.presets import preset
-from train.settings import change, from_dict, to_dict
 
 CONFIG = change(SHAPE, {"attention": LATENT | {"query_rank": 20}}, "model")
 
@@ -211,7 +210,7 @@ def test_operations_are_counted_by_the_dimensions_of_keys_and_values():
     ],
 )
 def test_what_does_not_go_with_it_is_refused_in_one_line(settings, line):
-    with pytest.raises(TrainError, match=line) as caught:
+    with pytest.raises(LlmcurateError, match=line) as caught:
         change(CONFIG, settings, "model")
     assert caught.value.exit_code == 2
     assert "\n" not in str(caught.value)

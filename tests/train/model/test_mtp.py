@@ -9,11 +9,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.settings import change
 from tests.train.data.feed_settings import MODEL, PLAIN
 from tests.train.loop.small_runs import build, trained
 from tests.train.model.variants import LATENT, SHAPE
 from train.config import TrainConfig
-from train.errors import TrainError
 from train.generate.generate import load as load_run
 from train.hf.export import export
 from train.hf.load import import_model
@@ -24,12 +25,11 @@ from train.measure.accounting import (
     parameters,
     parts,
 )
-from train.measure.serving import weight_bytes
+from train.measure.describe import weight_bytes
 from train.model.decoder import Decoder
 from train.model.experts import rebalance
 from train.objectives.example import IGNORED, Example
 from train.objectives.losses import Losses
-from train.settings import change
 
 CONFIG = change(SHAPE, {"head.mtp": 2}, "model")
 DOCUMENTS = torch.tensor([[0] * 7 + [1] * 5, [2] * 10 + [-1] * 2])
@@ -212,6 +212,6 @@ def test_they_cost_a_block_two_norms_more_and_the_head_again():
     ],
 )
 def test_what_does_not_go_with_them_is_refused_in_one_line(settings, other):
-    with pytest.raises(TrainError, match=f"head.mtp 2 with {other}") as caught:
+    with pytest.raises(LlmcurateError, match=f"head.mtp 2 with {other}") as caught:
         change(CONFIG, settings, "model")
     assert caught.value.exit_code == 2

@@ -9,15 +9,15 @@ import pytest
 import torch
 from torch import nn
 
+from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.settings import change, from_dict, to_dict
 from tests.train.model.variants import SHAPE
-from train.errors import TrainError
 from train.hf.families import family_of
 from train.measure.accounting import architecture_row, attention_flops, parameters, parts
 from train.measure.describe import training
 from train.model import code, plugins, roles
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
-from train.settings import change, from_dict, to_dict
 
 PAGE = Path(__file__).parents[3] / "docs" / "howto" / "own-layers.md"
 ENCODER = {"causal": False, "position": "learned", "attention.kv_heads": 4}
@@ -188,7 +188,7 @@ def test_a_folder_from_elsewhere_runs_nothing_unless_it_is_trusted(tmp_path, mon
     (tmp_path / "cache" / "trusted-code").unlink()
     monkeypatch.setattr(code, "_trusted", set())
     stranger = from_dict(ModelConfig, values, "config.json")
-    with pytest.raises(TrainError, match="--trust-code"):
+    with pytest.raises(LlmcurateError, match="--trust-code"):
         Decoder(stranger)
     assert not (tmp_path / "ran").exists()
     monkeypatch.setenv("LLMCURATE_TRUST_CODE", "1")
@@ -201,14 +201,14 @@ def test_what_was_named_here_is_known_to_later_processes(written, monkeypatch):
     monkeypatch.setattr(code, "_trusted", set())
     Decoder(from_dict(ModelConfig, values, "config.json"))
     values["feed_forward"]["code"] += "\nraise SystemExit\n"
-    with pytest.raises(TrainError, match="--trust-code"):
+    with pytest.raises(LlmcurateError, match="--trust-code"):
         Decoder(from_dict(ModelConfig, values, "config.json"))
 
 
 def test_a_checkpoint_cannot_name_a_file_of_this_machine(written):
     values = to_dict(change(SHAPE, {"feed_forward": f"{written}/liglu.py:LiGLU"}, "model"))
     values["feed_forward"]["kind"] = f"{written}/liglu.py:LiGLU"
-    with pytest.raises(TrainError, match=r"feed_forward\.kind"):
+    with pytest.raises(LlmcurateError, match=r"feed_forward\.kind"):
         from_dict(ModelConfig, values, "config.json")
 
 
@@ -232,7 +232,7 @@ def test_a_checkpoint_cannot_name_a_file_of_this_machine(written):
 )
 def test_errors_of_the_file_are_one_line_with_its_place(tmp_path, text, line):
     own = {"feed_forward": f"{file_of(tmp_path, text)}:Mine", "feed_forward.size": 3}
-    with pytest.raises(TrainError, match=line) as caught:
+    with pytest.raises(LlmcurateError, match=line) as caught:
         model_of(own)
     assert "\n" not in str(caught.value)
 
@@ -245,22 +245,22 @@ def test_an_error_while_it_computes_names_its_line(tmp_path):
         "    def forward(self, x, view):\n        return x @ x\n",
     )
     model = model_of({"feed_forward": f"{mine}:Mine"})
-    with pytest.raises(TrainError, match=r"^mine.py:6: RuntimeError"), plugins.blamed():
+    with pytest.raises(LlmcurateError, match=r"^mine.py:6: RuntimeError"), plugins.blamed():
         model(TOKENS)
     with pytest.raises(IndexError), plugins.blamed():  # none of the file's
         model(TOKENS + 10_000)
 
 
 def test_a_missing_file_and_a_wrong_kind_are_one_line():
-    with pytest.raises(TrainError, match=r"^nowhere.py: cannot be read: No such file"):
+    with pytest.raises(LlmcurateError, match=r"^nowhere.py: cannot be read: No such file"):
         change(SHAPE, {"feed_forward": "nowhere.py:Mine"}, "model")
-    with pytest.raises(TrainError, match=r"choose one of dense, experts, FILE.py:CLASS"):
+    with pytest.raises(LlmcurateError, match=r"choose one of dense, experts, FILE.py:CLASS"):
         change(SHAPE, {"feed_forward": "liglu"}, "model")
 
 
 def test_no_family_of_transformers_computes_it(written):
     config = change(SHAPE, {"feed_forward": f"{written}/liglu.py:LiGLU"}, "model")
-    with pytest.raises(TrainError, match=r"computes feed_forward liglu.py:LiGLU"):
+    with pytest.raises(LlmcurateError, match=r"computes feed_forward liglu.py:LiGLU"):
         family_of(config)
 
 

@@ -8,14 +8,14 @@ import math
 import pytest
 import torch
 
-from train.errors import TrainError
+from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.settings import change as changed
 from train.model.attention_settings import Grouped
 from train.model.config import ModelConfig
 from train.model.feed_forward_settings import Dense
 from train.model.position_settings import Rope, RopeScaling
 from train.model.rope import rope_frequencies, rotate, rotations
 from train.model.tables import sinusoids
-from train.settings import change as changed
 
 SHAPE = ModelConfig(
     vocab=61,
@@ -121,12 +121,12 @@ def test_longrope_takes_the_short_divisors_within_the_original_context():
     ],
 )
 def test_a_wrong_scaling_names_its_field(settings, named):
-    with pytest.raises(TrainError, match=named):
+    with pytest.raises(LlmcurateError, match=named):
         RopeScaling(**settings)
 
 
 def test_longrope_without_a_divisor_for_each_pair_is_refused():
-    with pytest.raises(TrainError, match="short needs 16 numbers"):
+    with pytest.raises(LlmcurateError, match="short needs 16 numbers"):
         stretched(RopeScaling(kind="longrope", original_context=9))
 
 

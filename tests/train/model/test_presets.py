@@ -6,12 +6,12 @@ import re
 
 import pytest
 
-from train.errors import TrainError
+from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.settings import change
 from train.measure.accounting import active_parameters, parameters
 from train.model.encoders import ENCODERS
 from train.model.presets import PRESETS, preset
 from train.model.presets.sequences import SEQUENCES
-from train.settings import change
 
 # Parameters of the released weights, as their model cards state them (entered by hand, not
 # fetched); PaLM's, released nowhere, are table 1 of Chowdhery et al. 2022, OPT-175B's its name.
@@ -219,6 +219,6 @@ def test_vocabulary_and_context_may_be_others():
 
 
 def test_a_name_that_is_none_is_told_its_neighbours():
-    with pytest.raises(TrainError, match=r"near it: .*llama3-8b") as caught:
+    with pytest.raises(LlmcurateError, match=r"near it: .*llama3-8b") as caught:
         preset("llama3-8")
     assert caught.value.exit_code == 2

@@ -5,9 +5,9 @@ import math
 import pytest
 import torch
 
+from llmcurate.base.settings import change
 from tests.train.model.variants import SHAPE
 from train.model.decoder import Decoder
-from train.settings import change
 
 
 @pytest.mark.parametrize("causal", [True, False])

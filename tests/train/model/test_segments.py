@@ -6,15 +6,15 @@ import pytest
 import torch
 from torch import Tensor
 
+from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.settings import change
 from tests.train.model.variants import SHAPE
 from train.attention import attend
 from train.attention.mask import Mask
-from train.errors import TrainError
 from train.model.block import noted
 from train.model.decoder import Decoder
 from train.objective_settings import Causal, Prefix
 from train.objectives.objectives import objective_for
-from train.settings import change
 
 SEGMENT = 6
 XL = {"attention.segment": SEGMENT, "position": "distances", "norm.place": "post"}
@@ -118,11 +118,11 @@ def test_the_weights_are_those_of_a_model_without_segments():
 
 
 def test_what_does_not_go_with_segments_is_refused_in_one_line():
-    with pytest.raises(TrainError, match=r"attention.segment with attention.window"):
+    with pytest.raises(LlmcurateError, match=r"attention.segment with attention.window"):
         change(SHAPE, {"attention.segment": 4, "attention.window": 4}, "model")
-    with pytest.raises(TrainError, match=r"attention.segment with an encoder"):
+    with pytest.raises(LlmcurateError, match=r"attention.segment with an encoder"):
         change(SHAPE, {"attention.segment": 4, "causal": False}, "model")
     model = change(SHAPE, {"attention.segment": 4}, "model")
     assert objective_for(model, Causal()) == Causal()
-    with pytest.raises(TrainError, match=r"attention.segment with objective prefix"):
+    with pytest.raises(LlmcurateError, match=r"attention.segment with objective prefix"):
         objective_for(model, Prefix())

@@ -10,15 +10,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.settings import change
 from tests.train.data.feed_settings import MODEL, PLAIN
-from train.errors import TrainError
 from train.hf.export import export
 from train.loop.pretrain import pretrain
 from train.model.presets import preset
 from train.objective_settings import Masked
 from train.objectives.boundary import PLACES, beside
 from train.objectives.example import IGNORED
-from train.settings import change
 
 
 def plain(targets: list[int], documents: list[int], at: int) -> tuple[int, int, int] | None:
@@ -95,5 +95,5 @@ def test_a_model_learns_spans_by_what_stands_beside_them_and_is_exported_without
 
 
 def test_a_decoder_has_no_such_head():
-    with pytest.raises(TrainError, match=r"head\.boundary with causal true"):
+    with pytest.raises(LlmcurateError, match=r"head\.boundary with causal true"):
         change(MODEL, {"head.boundary": True}, "model")

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llmcurate.base.errors import LlmcurateError
 from train.data.rows import Piece, longest
 from train.data.vocabulary import Vocabulary
-from train.errors import TrainError
 from train.objective_settings import Spans
 from train.objectives.denoise import NOISES, Denoising, width
 from train.objectives.example import IGNORED, Draws
@@ -112,7 +112,9 @@ def test_hidden_and_shown_runs_are_drawn_apart():
 
 
 def test_rows_that_are_too_short_for_a_token_are_one_line():
-    with pytest.raises(TrainError, match="context is 2: the objective needs rows that are longer"):
+    with pytest.raises(
+        LlmcurateError, match="context is 2: the objective needs rows that are longer"
+    ):
         longest(Denoising.takes(Spans(form="prefix")), 2)
 
 

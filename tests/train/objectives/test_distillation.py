@@ -10,13 +10,13 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.settings import change
 from tests.train.data.feed_settings import MODEL, PLAIN
 from tests.train.loop.small_runs import build, trained
-from train.errors import TrainError
 from train.loop.pretrain import pretrain
 from train.objectives.example import IGNORED
 from train.objectives.losses import distance
-from train.settings import change
 
 
 def test_the_divergence_and_its_gradients_are_those_of_the_whole_logits():
@@ -68,7 +68,7 @@ def test_a_model_comes_nearer_to_its_teacher_and_a_stopped_run_goes_on(shard_fol
     assert last(tmp_path / "out")["loss"] == last(tmp_path / "whole")["loss"]
     more = dataclasses.replace(moved, steps=14, schedule="constant")
     other = trained(tmp_path / "other", build(MODEL), shard_folder / "tokenizer.json")
-    with pytest.raises(TrainError, match=r"teacher's weights: [0-9a-f]{12}, not [0-9a-f]{12}"):
+    with pytest.raises(LlmcurateError, match=r"teacher's weights: [0-9a-f]{12}, not [0-9a-f]{12}"):
         again = dataclasses.replace(more, teacher=str(other))
         pretrain(shard_folder, tmp_path / "out", model=MODEL, train=again)
 
@@ -77,5 +77,5 @@ def test_a_teacher_of_another_vocabulary_is_refused(shard_folder, tmp_path):
     model = build(change(MODEL, {"vocab": 320}, "model"))
     teacher = trained(tmp_path / "teacher", model, shard_folder / "tokenizer.json")
     plan = dataclasses.replace(PLAIN, teacher=str(teacher))
-    with pytest.raises(TrainError, match=r"teacher .*: has 320 tokens, the model 300"):
+    with pytest.raises(LlmcurateError, match=r"teacher .*: has 320 tokens, the model 300"):
         pretrain(shard_folder, tmp_path / "out", model=MODEL, train=plan)

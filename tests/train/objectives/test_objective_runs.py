@@ -8,9 +8,10 @@ from dataclasses import fields, replace
 import pytest
 import torch
 
+from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.settings import from_dict, to_dict
 from tests.train.data.feed_settings import MODEL, PLAIN
 from train.config import TrainConfig
-from train.errors import TrainError
 from train.loop.pretrain import pretrain
 from train.loop.start import settled
 from train.model.config import ModelConfig
@@ -29,7 +30,6 @@ from train.objective_settings import (
 )
 from train.objectives.example import examples
 from train.objectives.objectives import feed_of, objective, objective_for
-from train.settings import from_dict, to_dict
 
 APART = replace(MODEL, encoder=Encoder(layers=1))
 ENCODER = replace(MODEL, causal=False)
@@ -109,5 +109,5 @@ def test_an_objective_suits_a_model_or_is_refused_in_a_line():
         (MODEL, Spans(form="encoder-decoder"), "choose one of auto, prefix, causal"),
         (replace(ENCODER, head=Head(pair="order")), Causal(), "auto, masked, sentence-order"),
     ):
-        with pytest.raises(TrainError, match=message):
+        with pytest.raises(LlmcurateError, match=message):
             objective_for(model, asked)

@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 import torch
 
+from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.settings import from_dict
 from tests.train.data.feed_settings import MODEL
 from train.config import TrainConfig
 from train.data.rows import Piece
 from train.data.vocabulary import Vocabulary
-from train.errors import TrainError
 from train.model.decoder import Decoder
 from train.objective_settings import Masked
 from train.objectives.example import IGNORED, Draws
 from train.objectives.objectives import objective, objective_for
-from train.settings import from_dict
 
 SPANS = ((3, 0, 10), (4, 10, 31), (5, 31, 32))  # document, where it stands in the row
 
@@ -92,7 +92,7 @@ def test_what_is_drawn_follows_from_seed_epoch_and_piece_and_nothing_else():
 
 
 def test_a_strange_objective_is_refused():
-    with pytest.raises(TrainError, match=r"'mask': choose one of auto, .*causal, prefix"):
+    with pytest.raises(LlmcurateError, match=r"'mask': choose one of auto, .*causal, prefix"):
         learned("mask")
-    with pytest.raises(TrainError, match="'masked' for this model: choose one of auto, causal"):
+    with pytest.raises(LlmcurateError, match="'masked' for this model: choose one of auto, causal"):
         objective_for(MODEL, Masked())

@@ -11,9 +11,10 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.settings import change
 from tests.train.objectives.test_masked import VOCABULARY, piece, put_back
 from train.config import TrainConfig
-from train.errors import TrainError
 from train.measure.accounting import flops_per_token, matmul_parameters, parameters
 from train.model.decoder import Decoder
 from train.model.generator import in_whole
@@ -24,7 +25,6 @@ from train.objectives.example import IGNORED, Draws, Example
 from train.objectives.losses import Losses
 from train.objectives.objectives import objective_for
 from train.objectives.replaced import Replaced, put_in, sampled
-from train.settings import change
 
 SMALL = change(
     preset("electra-tiny"),
@@ -165,13 +165,15 @@ def test_costs_are_those_of_both():
     ],
 )
 def test_impossible_combinations_are_one_line(changes, message):
-    with pytest.raises(TrainError, match=message):
+    with pytest.raises(LlmcurateError, match=message):
         change(SMALL, changes, "model")
 
 
 def test_a_discriminator_alone_learns_nothing():
     assert objective_for(SMALL, Auto()) == objective_for(SMALL, Settings()) == Settings()
-    with pytest.raises(TrainError, match="nothing would replace tokens"):
+    with pytest.raises(LlmcurateError, match="nothing would replace tokens"):
         objective_for(SMALL.trunk, Auto())
-    with pytest.raises(TrainError, match="'masked' for this model: choose one of auto, replaced"):
+    with pytest.raises(
+        LlmcurateError, match="'masked' for this model: choose one of auto, replaced"
+    ):
         objective_for(SMALL, Masked())

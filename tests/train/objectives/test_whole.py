@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llmcurate.base.errors import LlmcurateError
 from tests.train.objectives.test_denoise import END, denoising, piece, spans_of, vocabulary
-from train.errors import TrainError
 from train.objective_settings import (
     NOISES,
     Bart,
@@ -194,9 +194,9 @@ def test_a_length_begins_where_the_chance_of_shorter_ones_ends(share, lengths):
 
 
 def test_what_is_no_noise_is_one_line():
-    with pytest.raises(TrainError, match="'masks': choose of permutation"):
+    with pytest.raises(LlmcurateError, match="'masks': choose of permutation"):
         Bart(noises=("masks",))
-    with pytest.raises(TrainError, match="denoisers is empty"):
+    with pytest.raises(LlmcurateError, match="denoisers is empty"):
         Ul2(denoisers=())
 
 

@@ -8,15 +8,15 @@ import pytest
 import torch
 from torch import nn
 
+from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.settings import change as changed
 from train.config import TrainConfig
-from train.errors import TrainError
 from train.model.attention_settings import Grouped
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.model.feed_forward_settings import Dense
 from train.model.roles import Role, give
 from train.optim.optimizers import OPTIMIZERS, group, optimizers, orthogonal
-from train.settings import change as changed
 
 MODEL = ModelConfig(
     vocab=40,
@@ -218,5 +218,5 @@ def test_a_state_before_the_first_step_is_a_fresh_one(name):
 
 
 def test_an_unknown_optimizer_is_told_the_names():
-    with pytest.raises(TrainError, match="optimizer 'sgd': choose one of adamw, muon"):
+    with pytest.raises(LlmcurateError, match="optimizer 'sgd': choose one of adamw, muon"):
         optimizers(Small(), TrainConfig(optimizer="sgd"))

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llmcurate.base.errors import LlmcurateError
 from train.config import TrainConfig
-from train.errors import TrainError
 from train.optim.schedules import SCHEDULES, decay_begins, learning_rate, schedule
 from train.stages import Stage
 
@@ -96,7 +96,9 @@ def test_the_decay_begins_after_the_warmup_whatever_its_share():
 
 
 def test_an_unknown_schedule_is_told_the_names():
-    with pytest.raises(TrainError, match="schedule 'step': choose one of cosine, wsd") as caught:
+    with pytest.raises(
+        LlmcurateError, match="schedule 'step': choose one of cosine, wsd"
+    ) as caught:
         schedule("step")
     assert caught.value.exit_code == 2
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from train.errors import TrainError
-from train.files import remove
+from llmcurate.base.disk.atomic import remove
+from llmcurate.base.errors import LlmcurateError
 from train.runs.checkpoint import no_link
 
 
@@ -20,7 +20,9 @@ def test_a_link_is_removed_and_what_it_leads_to_stays(tmp_path):
 
 def test_a_folder_of_checkpoints_that_is_a_link_is_refused_in_one_line(tmp_path):
     (tmp_path / "checkpoints").symlink_to(tmp_path)
-    with pytest.raises(TrainError, match=r"checkpoints: is a link to .*; checkpoints are") as error:
+    with pytest.raises(
+        LlmcurateError, match=r"checkpoints: is a link to .*; checkpoints are"
+    ) as error:
         no_link(tmp_path / "checkpoints")
     assert "\n" not in str(error.value)
     no_link(tmp_path)

@@ -10,8 +10,8 @@ import types
 
 import pytest
 
+from llmcurate.base.errors import LlmcurateError
 from train.config import TrainConfig
-from train.errors import TrainError
 from train.loop.pretrain import pretrain
 
 TRAIN = TrainConfig(
@@ -97,13 +97,13 @@ def test_what_wandb_refuses_is_one_line(shard_folder, tmp_path, wandb):
         raise wandb.Error("No API key configured. Use `wandb login` to log in.\nmore")
 
     wandb.init = refuse
-    with pytest.raises(TrainError, match=r"wandb login.*Or set WANDB_MODE=offline") as caught:
+    with pytest.raises(LlmcurateError, match=r"wandb login.*Or set WANDB_MODE=offline") as caught:
         run(shard_folder, tmp_path, wandb=True)
     assert caught.value.exit_code == 2 and "\n" not in str(caught.value)
 
 
 def test_a_missing_package_is_said_before_anything_is_written(shard_folder, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(TrainError, match="wandb is not installed: pip install wandb") as caught:
+    with pytest.raises(LlmcurateError, match="wandb is not installed: pip install wandb") as caught:
         run(shard_folder, tmp_path / "none", wandb=True)
     assert caught.value.exit_code == 2 and not (tmp_path / "none").exists()

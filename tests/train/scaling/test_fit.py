@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from curate.inspect.scaling import law_rows, plan_lines
-from train.errors import TrainError
+from llmcurate.base.errors import LlmcurateError
 from train.scaling.fit import ENVELOPE, ISOFLOP, PARAMETRIC, fit, interval
 from train.scaling.laws import BESIROGLU, HOFFMANN, KAPLAN, Chinchilla, Power, Repeats
 from train.scaling.parametric import ChinchillaForm, KaplanForm
@@ -197,7 +197,7 @@ def test_what_is_no_points_is_told_in_a_line(tmp_path, name, text, message):
     path = tmp_path / name
     if text is not None:
         path.write_text(text)
-    with pytest.raises(TrainError, match=message) as failure:
+    with pytest.raises(LlmcurateError, match=message) as failure:
         read(path)
     assert failure.value.exit_code == 2 and "\n" not in str(failure.value)
 

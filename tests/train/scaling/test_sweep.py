@@ -9,13 +9,13 @@ import torch
 
 from curate.cli.app import invoke
 from curate.inspect.scaling import sweep_lines
-from tests.curate.pages.structure import check_structure
+from llmcurate.base.settings import change
+from tests.llmcurate.base.pages.structure import check_structure
 from train.config import TrainConfig
 from train.judge.compare import Budget
 from train.measure.accounting import non_embedding, parameters
 from train.model.presets import preset
 from train.scaling.sweep import ladder, sweep
-from train.settings import change
 
 TRAIN = TrainConfig(
     rows=2, context=32, warmup=0, eval_tokens=256, log_every=1, device="cpu", keep_checkpoints=1

@@ -14,9 +14,9 @@ import torch
 import triton
 from torch import Tensor
 
+from llmcurate.base.errors import UsageError
 from train.attention.flash import backward, forward
 from train.attention.flash.spans import Spans, bounds_of_ends, reach_of
-from train.errors import TrainError
 
 # Block sizes by head_dim and GPU. Fixed, not tuned at run time: other blocks add up in another
 # order, and then a run's bits would depend on a clock. ``benchmarks/attention.py --tune`` tries
@@ -350,10 +350,10 @@ def flash_attention(
     behind it sees nothing: its result is 0 and its logsumexp -inf. ``prefix``: bool [batch, keys].
     ``slopes``: ALiBi's, [heads], which get no gradient. ``spans`` in place of these two, where made
     before. ``window`` and ``sinks`` count keys, sinks from the start of the document.
-    Raises ``TrainError`` where the kernels cannot do it.
+    Raises ``LlmcurateError`` where the kernels cannot do it.
     """
     if refused := refusal(q, slopes):
-        raise TrainError(f"attention triton does not support {refused}", exit_code=2)
+        raise UsageError(f"attention triton does not support {refused}")
     if spans is None:
         starts = ends = None
         if document_ends is not None:

@@ -11,7 +11,7 @@ import dataclasses
 import difflib
 from collections.abc import Callable
 
-from train.errors import TrainError
+from llmcurate.base.errors import UsageError
 from train.model.config import ModelConfig
 from train.model.encoders import ENCODERS
 from train.model.presets import gpt, llama, mixtures, sequences
@@ -32,14 +32,14 @@ DECAYS = gpt.DECAYS | llama.DECAYS
 
 
 def preset(name: str, *, vocab: int | None = None, context: int | None = None) -> ModelConfig:
-    """The preset called ``name``, for another vocabulary or context if given; ``TrainError``."""
+    """The preset called ``name``, for another vocabulary or context if given;
+    ``LlmcurateError``."""
     if name not in PRESETS:
         close = difflib.get_close_matches(name, PRESETS, n=3, cutoff=0.4)
         listed = ", ".join(close or list(PRESETS)[:5])
-        raise TrainError(
+        raise UsageError(
             f"model {name!r}: not a preset, nor a model's folder; near it: {listed} (`llmcurate "
-            "model list`)",
-            exit_code=2,
+            "model list`)"
         )
     config = PRESETS[name]()
     return dataclasses.replace(

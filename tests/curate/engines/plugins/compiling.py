@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 from numba.core.event import trigger_event
 
-import kernel_cache.kernels  # noqa: F401 (counts compilations)
+import llmcurate.base.kernels.cache  # noqa: F401 (counts compilations)
 from curate.dedup.exact import DedupExact
 from curate.documents.documents import Documents
 from curate.steps.contracts import Step

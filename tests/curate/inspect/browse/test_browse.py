@@ -17,13 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curate.documents.edits import Edit
-from curate.errors import UsageError
 from curate.inspect.browse.library import Library, Query, library
 from curate.inspect.browse.originals import replay
 from curate.inspect.browse.server import Server
-from curate.pages.html import ids_of
+from llmcurate.base.errors import UsageError
+from llmcurate.base.pages.html import ids_of
 from tests.curate.inspect.browse.chromium import Browser
-from tests.curate.pages.structure import check_structure
+from tests.llmcurate.base.pages.structure import check_structure
 
 HOSTILE = (
     "</style></pre></details><script>window.hacked=1;alert(1)</script>"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from curate.documents.rejected import Reason
-from curate.inspect.browse.meanings import Meanings, spoken
+from curate.inspect.browse.pages import Meanings, spoken
 
 WORDS = {"scale": "log", "edges": [0.0, 99.0], "counts": [3]}
 RECORD = {

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from curate.errors import UsageError
 from curate.inspect.compare.compare import Comparison, compare
 from curate.inspect.compare.compare import text as comparison_text
 from curate.inspect.compare.method_run import recipe_of, recipes_of
 from curate.run.driver import run_planned
 from curate.run.outcome import Options
 from curate.run.plan import make_plan
-from tests.curate.pages.structure import check_structure
+from llmcurate.base.errors import UsageError
+from tests.llmcurate.base.pages.structure import check_structure
 
 SHARED = "This line stands on more than one of these pages, word for word."
 

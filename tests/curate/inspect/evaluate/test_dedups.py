@@ -14,11 +14,11 @@ import pytest
 
 from curate.dedup.minhash.banding import predicted
 from curate.documents.edits import Edit
-from curate.errors import UsageError
 from curate.inspect.evaluate.dedups import Evaluation, evaluate, text
 from curate.inspect.evaluate.dedups_scoring import Gone, score
 from curate.inspect.evaluate.planting import KINDS, Plant, Region
-from tests.curate.pages.structure import check_structure
+from llmcurate.base.errors import UsageError
+from tests.llmcurate.base.pages.structure import check_structure
 
 PLANT = 8
 DRAW = random.Random(11)

@@ -14,12 +14,12 @@ import pytest
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
-from curate.errors import UsageError
 from curate.inspect.evaluate.extractors import Evaluation
 from curate.inspect.evaluate.extractors_gold import read_gold, record_key
 from curate.inspect.evaluate.extractors_rendering import render, text_of
+from llmcurate.base.errors import UsageError
 from tests.curate.conftest import Bench
-from tests.curate.pages.structure import check_structure
+from tests.llmcurate.base.pages.structure import check_structure
 
 SHARED = Path(os.environ.get("LLMCURATE_SHARED", Path(__file__).resolve().parents[5] / "shared"))
 WCXB = SHARED / "corpora" / "wcxb"

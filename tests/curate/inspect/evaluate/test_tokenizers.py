@@ -14,7 +14,7 @@ from curate.inspect.evaluate.tokenizers import names
 from curate.inspect.evaluate.tokenizers_page import FIGURES, TRAINED_ON, bars, rows
 from curate.run.outcome import Options
 from curate.steps.recipe import compose
-from tests.curate.pages.structure import check_structure
+from tests.llmcurate.base.pages.structure import check_structure
 from tokenize_kit.learn.training import train_tokenizer
 
 ROWS = [

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from curate.errors import UsageError
 from curate.formats.input_file import InputFile
 from curate.formats.inputs import InputPlan
 from curate.formats.partitions import Slice
@@ -24,6 +23,7 @@ from curate.inspect.forecast.figures import (
 from curate.inspect.forecast.forecast import Prices, forecast, parse_prices, text
 from curate.run.plan import plan_run
 from curate.steps.recipe import parse
+from llmcurate.base.errors import UsageError
 
 RECIPE = """
 name: small

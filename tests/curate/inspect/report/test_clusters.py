@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curate.errors import UsageError
 from curate.inspect.browse.pages import listed
 from curate.inspect.report import clusters
 from curate.inspect.report.clusters import browse
 from curate.inspect.report.duplicates import SIZES
 from curate.inspect.report.page import by_count, mix_rows, size_range
+from llmcurate.base.errors import UsageError
 
 WORDS = " ".join(f"word{i}" for i in range(120))
 RECIPE = [{"dedup_exact": {}}, {"dedup_minhash": {"verify": 0.5, "bands": 50, "rows": 2}}]

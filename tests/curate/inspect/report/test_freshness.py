@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from curate.disk.database import scratch_database
 from curate.inspect.report.freshness import by_source
+from llmcurate.base.disk.database import scratch_database
 
 LENGTH = {"document_length": {"unit": "chars", "min": 1}}
 

@@ -13,14 +13,14 @@ import pytest
 from curate.api.outcome import carry_out
 from curate.inspect.report import page
 from curate.inspect.report.page import bytes_a_token, gather, product_values, render
-from curate.pages import charts
-from curate.pages.html import ids_of, linked
 from curate.run import records
 from curate.run.funnel import rows, text
 from curate.run.outcome import Options
 from curate.run.records import read_record
 from curate.steps.recipe import compose
-from tests.curate.pages.structure import check_structure
+from llmcurate.base.pages import charts
+from llmcurate.base.pages.html import ids_of, linked
+from tests.llmcurate.base.pages.structure import check_structure
 
 SENTENCES = "The river runs past the old mill. Nobody works there any more. It is quiet now."
 HOSTILE = "</style></pre><script>alert('x')</script><img src=//evil.test/x> \0 \u202egnp.exe\u202c"

@@ -13,12 +13,13 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from curate.errors import UsageError
 from curate.inspect.verify import verify as verifying
 from curate.inspect.verify.tally import CAUSES, Tally
+from llmcurate.base.errors import UsageError
 from tests.curate.command_line import run_here
 from tests.curate.conftest import Bench
 from tests.curate.inspect.verify.conftest import rewrite
+from tests.parameters import few
 
 Rows = list[dict[str, Any]]
 DOCUMENTS = 400  # all of them
@@ -182,7 +183,14 @@ FAULTS: dict[str, tuple[Callable[[Path], None], set[str]]] = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+QUICK = (  # one or two of each library
+    *("a date", "a lost document", "a text", "a score", "a signature"),
+    *("a near duplicate that stays", "a cut too long", "a cut left out"),
+    *("a Bloom decision made up", "a token"),
+)
+
+
+@pytest.mark.parametrize("fault", few(FAULTS, *QUICK))
 def test_a_planted_fault_is_found_by_the_library_it_belongs_to(out: Path, fault: str) -> None:
     spoil, libraries = FAULTS[fault]
     spoil(out)

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from curate.errors import LockHeld, UsageError
 from curate.inspect.whatif.apply import apply
 from curate.run.driver import Options
 from curate.run.ledger import Ledger
+from llmcurate.base.errors import LockHeld, UsageError
 from tests.curate.inspect.whatif.quick_runs import no_reports  # noqa: F401
 
 WORDS = "the house stands on a hill and the river below it runs clear and cold to be that".split()
@@ -60,10 +60,10 @@ def run(bench: Any, out: str, *sets: str) -> None:
 
 @pytest.mark.parametrize("sets", [
     ("gopher_quality.min_words=12", "fineweb_quality.min_end_marks=0.9"),
-    ("document_length.min=20", "document_length.max=400"),
-    ("c4.min_sentences=5",),
     ("gopher_repetition.max_top_n_gram_chars={2: 0.1, 3: 0.4}", "dedup_exact.survivor=first"),
     ("c4.min_words_per_line=6",),
+    pytest.param(("document_length.min=20", "document_length.max=400"), marks=pytest.mark.slow),
+    pytest.param(("c4.min_sentences=5",), marks=pytest.mark.slow),
 ], ids=lambda sets: sets[0])  # fmt: skip
 def test_apply_leaves_the_bytes_of_a_run_with_these_settings(
     home: Any, sets: tuple[str, ...]

@@ -10,6 +10,7 @@ import pytest
 from curate.inspect.whatif.figures import answer
 from curate.steps.recipe import make_step
 from tests.curate.inspect.whatif.quick_runs import no_reports  # noqa: F401
+from tests.parameters import mostly_slow
 
 WORDS = "the house stands on a hill and the river below it runs clear and cold to be that".split()
 DEDUPS: dict[str, dict[str, Any]] = {
@@ -57,14 +58,17 @@ def marked(bench: Any, out: str) -> tuple[set[str], set[str]]:
 
 @pytest.mark.parametrize(
     ("kind", "sets"),
-    [
-        ("one", "tighter"),
-        ("one", "looser"),
-        ("one", "both"),
-        ("cluster", "shorter"),
-        ("cluster", "both"),
-        ("any", "both"),
-    ],
+    mostly_slow(
+        [
+            ("one", "tighter"),
+            ("one", "looser"),
+            ("cluster", "both"),
+            ("any", "both"),
+            ("one", "both"),
+            ("cluster", "shorter"),
+        ],
+        4,
+    ),
 )
 def test_a_run_with_these_settings_lies_within_the_bounds(bench: Any, kind: str, sets: str) -> None:
     answered = answer(bench.folder / kind, SETS[sets])

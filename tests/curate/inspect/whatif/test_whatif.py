@@ -17,7 +17,6 @@ import pytest
 from curate.documents.documents import documents
 from curate.documents.limits import langs_of, marks
 from curate.documents.rejected import REASONS
-from curate.errors import UsageError
 from curate.inspect.whatif import columns
 from curate.inspect.whatif.figures import Amount, Answer, Language, answer
 from curate.inspect.whatif.rendering import by_effect, touched
@@ -25,8 +24,9 @@ from curate.inspect.whatif.rendering import page as page_of
 from curate.inspect.whatif.rendering import text as text_of
 from curate.inspect.whatif.scores import SIZES
 from curate.steps.recipe import make_step
+from llmcurate.base.errors import UsageError
 from tests.curate.inspect.whatif.quick_runs import no_reports  # noqa: F401
-from tests.curate.pages.structure import check_structure
+from tests.llmcurate.base.pages.structure import check_structure
 
 WORDS = "the house stands on a hill and the river below it runs clear and cold to be that".split()
 MEASURED = [

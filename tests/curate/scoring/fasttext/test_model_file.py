@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from curate.errors import UsageError
 from curate.scoring.fasttext.model_file import read_header
 from curate.scoring.language.model import Model
+from llmcurate.base.errors import UsageError
 
 
 def test_the_header_says_what_the_model_is(model: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_damaged_model_is_refused_or_works(
     code = """
 import sys
 import numpy as np
-from curate.errors import UsageError
+from llmcurate.base.errors import UsageError
 from curate.scoring.language.model import Model
 line = np.frombuffer(bytearray("The river runs 这条河 ßéя\\n".encode()), np.uint8)
 for path in sys.argv[1:]:

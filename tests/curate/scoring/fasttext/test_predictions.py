@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from curate.errors import UsageError
 from curate.scoring.fasttext.classifier import Classifier
+from llmcurate.base.errors import UsageError
 from tests.curate.scoring.fasttext.conftest import packed, strange
 from tests.curate.scoring.fasttext.small_models import KINDS, examples, name
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from curate.demo.language import examples
-from curate.errors import UsageError
 from curate.inspect.evaluate.classifiers import NO_LABEL, evaluate_language, render_language
-from curate.pages import charts
 from curate.scoring.language.scores import BINS, Scores, calibration, text_of
-from tests.curate.pages.structure import check_structure
+from llmcurate.base.errors import UsageError
+from llmcurate.base.pages import charts
+from tests.llmcurate.base.pages.structure import check_structure
 
 
 def filled() -> Scores:

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from curate.disk.files import cache_folder
-from curate.errors import UsageError
 from curate.fetch.published import Published
 from curate.scoring.language import step as locate
 from curate.scoring.language.step import effective, model_path
+from llmcurate.base.disk.files import cache_folder
+from llmcurate.base.errors import UsageError
 from tests.curate.one_file_web import OneFileWeb
 
 

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from curate.documents.documents import documents
-from curate.errors import RunFailed, UsageError
 from curate.products.language_model import LanguageModel
 from curate.run.plan import plan_run
 from curate.scoring.fasttext.model_file import read_header
@@ -23,6 +22,7 @@ from curate.scoring.language import model as native
 from curate.scoring.language.step import Language
 from curate.steps.recipe import load, parse
 from curate.text import codes
+from llmcurate.base.errors import RunFailed, UsageError
 from tests.curate.scoring.language.labelled_texts import (
     CHINESE,
     ENGLISH,

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curate.errors import UsageError
 from curate.inspect.report.page import Figures, render_chapter
 from curate.scoring.perplexity.buckets import (
     BINS,
@@ -27,6 +26,7 @@ from curate.scoring.perplexity.buckets import (
 )
 from curate.scoring.perplexity.model import NgramModel
 from curate.scoring.perplexity.step import Perplexity
+from llmcurate.base.errors import UsageError
 
 LANGS = ("en", "de")
 INFINITE = float("inf")

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from curate.cli.app import app
-from curate.errors import CurateError
+from llmcurate.base.errors import LlmcurateError
 
 RUN = CliRunner()
 
@@ -107,7 +107,7 @@ def test_wrong_use_is_one_line(
     monkeypatch.chdir(tmp_path)
     Path("text.bin").write_text("some text\nand more\n")
     done = RUN.invoke(app, ["perplexity", *(str(model) if c == "MODEL" else c for c in command)])
-    assert isinstance(done.exception, CurateError)
+    assert isinstance(done.exception, LlmcurateError)
     assert len(str(done.exception).splitlines()) == 1
     assert any(w in str(done.exception) for w in what.split("|")), str(done.exception)
 

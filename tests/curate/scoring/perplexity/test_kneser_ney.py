@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.errors import RunFailed, UsageError
 from curate.scoring.perplexity.estimate import FALLBACK, counts_of_counts, discounts
 from curate.scoring.perplexity.table import level
+from llmcurate.base.errors import RunFailed, UsageError
 from tests.curate.scoring.perplexity.reference_kneser_ney import Reference
 
 

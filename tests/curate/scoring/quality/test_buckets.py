@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.corpus.sizes import Sizes
-from curate.errors import RunFailed, UsageError
 from curate.scoring.quality.percentiles import bounds_of, learned_weights
+from llmcurate.base.errors import RunFailed, UsageError
+from tests.parameters import mostly_slow
 
 SMALL = Sizes(task_documents=100)
 
@@ -74,7 +75,7 @@ def combined(rows: list[dict[str, Any]], how: Any) -> dict[str, float | None]:
     return {r["id"]: how(p) / 10 if p else None for r, p in zip(rows, found, strict=True)}
 
 
-@pytest.mark.parametrize(("name", "how"), [("mean", np.mean), ("max", max)])
+@pytest.mark.parametrize(("name", "how"), mostly_slow([("mean", np.mean), ("max", max)]))
 def test_percentiles_are_those_of_all_scores_and_buckets_are_equal(
     bench: Any, name: str, how: Any
 ) -> None:

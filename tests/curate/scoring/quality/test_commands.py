@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from curate.cli.app import invoke
-from tests.curate.pages.structure import check_structure
+from tests.llmcurate.base.pages.structure import check_structure
 
 Sets = tuple[Path, Path]
 SMALL = ("--dim", 10, "--bucket", 2000, "--lr", 0.5)

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curate.documents.documents import documents
-from curate.errors import UsageError
 from curate.scoring.math_score import _PUNCTUATION, MathScore, has_formula, normal
+from llmcurate.base.errors import UsageError
 
 
 def reference(text: str) -> str:

@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.corpus.sketches import Sketches, SketchFile
-from curate.disk.database import scratch_database
 from curate.documents.documents import documents
-from curate.errors import UsageError
 from curate.scoring.quality.measures import kept_count
 from curate.scoring.quality.model import Classifier, good_label
 from curate.scoring.quality.step import Quality, QualityShare, pareto_draws
 from curate.steps.recipe import make_step
+from llmcurate.base.disk.database import scratch_database
+from llmcurate.base.errors import UsageError
 
 Sets = tuple[Path, Path]
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.disk.files import file_digest
 from curate.documents.documents import Documents, documents
-from curate.errors import UsageError
 from curate.scoring.quality.model import Classifier
 from curate.scoring.tagger import Tagger, pieces
+from llmcurate.base.disk.files import file_digest
+from llmcurate.base.errors import UsageError
 from tests.curate.replayed_edits import replayed
 
 GOOD = "The theorem and the lemma measure the energy of the river."

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from curate.engines.local import call_apart
-from curate.errors import UsageError
 from curate.scoring.fasttext.model_file import read_header
 from curate.scoring.language.examples import Training
 from curate.scoring.quality.train import PRESETS, Texts, train
+from llmcurate.base.errors import UsageError
 
 pytest.importorskip("fasttext_pybind")
 Sets = tuple[Path, Path]

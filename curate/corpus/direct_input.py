@@ -1,0 +1,120 @@
+"""A product built from the input itself, where the recipe has no step on documents.
+
+Nothing is copied: the input is read as it is, and what is not given to the product (documents
+refused by the reader, corrupt bytes) is counted and reported like in a stage. Ids count from the
+beginning of each file; repeated ids stay as they are, since only a stage settles them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from curate.corpus.stage_files import INNER, with_ids
+from curate.documents.documents import NUMBER
+from curate.formats.events import MOST_NAMED
+from curate.formats.inputs import InputPlan
+from curate.formats.read_settings import ReadSettings
+from curate.formats.reading import Account, PartitionReader, no_text
+from llmcurate.base.disk.files import write_text
+from llmcurate.base.errors import RunFailed
+
+_TOO_LONG = ("record_too_large", "line_too_long")  # rules of readers
+
+
+class DirectInput:
+    """`batches(columns)` reads the whole input; `tally` says what the last reading met; too_long:
+    a line on the longest record that was refused, or nothing."""
+
+    def __init__(self, inputs: InputPlan, read: ReadSettings) -> None:
+        self.inputs, self.read = inputs, read
+        self.tally: dict[str, Any] = {}
+        self.too_long = ""
+        self.account = Account()
+
+    def batches(self, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
+        """Columns (None: all) of the documents that have text, in input order."""
+        kept = refused = text_size = 0
+        by_rule: Counter[str] = Counter()
+        self.account = Account()
+        longest, size = "", 0.0  # of those that are too long
+        documents: list[list[int]] = []  # of each slice of each partition
+        before: dict[int, int] = {}  # documents of a file in its earlier slices
+        for part, slices in enumerate(self.inputs.partitions):
+            reader = PartitionReader(self.inputs, part, self.read)
+            for batch in reader:
+                if batch.refused is not None:
+                    refused += len(batch.refused)
+                    for mark in batch.refused.drops:
+                        by_rule[f"read.{mark.rule}"] += len(mark.rows)
+                        if mark.rule in _TOO_LONG and mark.values.max() > size:
+                            size = mark.values.max()
+                            row = mark.rows[mark.values.argmax()]
+                            longest = batch.refused.table["id"][int(row)].as_py()
+                table = self._with_ordinals(batch.docs.table, batch.ids, part, before)
+                without = table.num_rows
+                if table["text"].null_count:  # or all of it would be copied
+                    table = table.filter(pc.is_valid(table["text"]))
+                without -= table.num_rows
+                refused += without
+                if without:
+                    by_rule["read.no_text"] += without
+                kept += table.num_rows
+                text_size += pc.sum(pc.binary_length(table["text"])).as_py() or 0
+                hidden = set(INNER)
+                names = [n for n in columns or () if n in table.column_names] or [
+                    n for n in table.column_names if n not in hidden
+                ]
+                yield from table.select(names).to_batches()
+            self.account.take(reader.account)
+            documents.append(reader.account.documents)
+            for piece, count in zip(slices, documents[-1], strict=False):
+                before[piece.file] = before.get(piece.file, 0) + count
+        self.tally = {
+            "read": kept + refused,
+            "kept": kept,
+            "rejected": refused,
+            **self.account.figures(MOST_NAMED),
+            "bytes_out": text_size,
+            "primary": dict(by_rule),
+            "without_documents": self.inputs.without_documents(documents),
+        }
+        if longest:
+            self.too_long = (
+                f"{longest} has {int(size):,} bytes, too many; set"
+                f" read.max_record_bytes={int(size)} (--set, or a recipe) to take it"
+            )
+        if not kept and longest:
+            raise RunFailed(f"no document is read: {self.too_long}")
+        if not kept and (line := no_text(self.inputs, self.read)):
+            raise RunFailed(f"no document is read: {line}")
+        if not kept and self.account.corrupt.count:
+            entry = self.account.corrupt.entries()[0]
+            raise RunFailed(f"no document can be read: {entry['file']}: {entry['what']}")
+
+    def write_corrupt(self, path: Path) -> None:
+        """File, offset and what is wrong, of what could not be read, if anything: the first places
+        by name, the others counted."""
+        if entries := self.account.corrupt.entries():
+            lines = [json.dumps(entry, ensure_ascii=False) for entry in entries]
+            write_text(path, "\n".join(lines) + "\n")
+
+    def _with_ordinals(
+        self, table: pa.Table, ids: pa.Table, part: int, before: dict[int, int]
+    ) -> pa.Table:
+        """Made ids count from the beginning of their file, not of their slice."""
+        if not before or not ids["own"].null_count:
+            return table
+        files, slices = self.inputs.files, self.inputs.partitions[part]
+        new: dict[int, str] = {}
+        for row in ids.to_pylist():
+            file = slices[row["slice"]].file
+            if row["own"] is None and before.get(file):
+                new[row[NUMBER]] = f"{files[file].rel}#{before[file] + row['ordinal']}"
+        return with_ids(table, new)

@@ -1,0 +1,170 @@
+"""MinHash signatures in the bytes of datasketch's LeanMinHash: a corpus out, an index in.
+
+A file is parquet: `id`, and `signature`, which `LeanMinHash.deserialize(signature, "<")` reads. The
+settings that the signatures were made with stand in its metadata. Signatures can be compared only
+where both sides hash the same shingles, so that what comes in must have been made here too, whoever
+has kept, filtered or sent it since.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curate.corpus import indexes
+from curate.dedup.minhash.signatures import band_keys, lean_buffers
+from curate.text.buffers import as_large_string
+from llmcurate.base.disk.files import file_digest, make_folder, replacing, text_digest
+from llmcurate.base.disk.seals import seal_folder
+from llmcurate.base.errors import UsageError
+
+if TYPE_CHECKING:
+    from curate.dedup.minhash.step import DedupMinhash
+
+SETTINGS = b"llmcurate.minhash"  # in the metadata of the schema
+SCHEMA = pa.schema([("id", pa.string()), ("signature", pa.binary())])
+HEAD = np.dtype([("seed", "<i8"), ("values", "<i4"), ("scheme", "u1")])
+AFFINE32 = 1
+NAME = "dedup_minhash"
+_CHECKED = ("bands", "rows", "shingle", "ngram", "normalize", "seed")
+
+
+def write_signatures(path: Path, batches: Iterable[pa.RecordBatch], step: DedupMinhash) -> int:
+    """Writes the signatures of documents (columns id and text); returns how many. Those without
+    any shingle have a signature of ones, as in datasketch."""
+    documents = 0
+    schema = SCHEMA.with_metadata({SETTINGS: json.dumps(step.comparable()).encode()})
+    with replacing(path) as aside, pq.ParquetWriter(aside, schema) as writer:
+        for batch in batches:
+            values, _ = step.signatures(as_large_string(batch.column("text")))
+            signature = pa.array(lean_buffers(values, step.seed), pa.binary())
+            ids = batch.column("id").cast(pa.string())
+            writer.write_table(pa.table([ids, signature], schema=schema))
+            documents += len(batch)
+    return documents
+
+
+def read_signatures(signature: pa.Array) -> tuple[np.ndarray, int]:
+    """(uint32[rows, permutations], seed) of LeanMinHash buffers. ValueError where they are of an
+    older scheme, or differ in seed or length."""
+    buffers = signature.to_pylist()
+    if not buffers:
+        return np.empty((0, 0), np.uint32), 0
+    size = len(buffers[0]) if isinstance(buffers[0], bytes) else 0
+    if any(buffer is None or len(buffer) != size for buffer in buffers) or size < HEAD.itemsize:
+        raise ValueError("signatures of different lengths")
+    rows = np.frombuffer(b"".join(buffers), np.uint8).reshape(len(buffers), size)
+    heads = rows[:, : HEAD.itemsize].copy().view(HEAD)[:, 0]
+    if (heads["values"] >= 0).any() or (heads["scheme"] != AFFINE32).any():
+        raise ValueError("signatures of another scheme than datasketch 2's affine32")
+    values = rows[:, HEAD.itemsize :].copy().view("<u4").astype(np.uint32)
+    same_seed = (heads["seed"] == heads["seed"][0]).all()
+    if values.shape[1] != -int(heads["values"][0]) or not same_seed:
+        raise ValueError("signatures of different seeds, or cut short")
+    return values, int(heads["seed"][0])
+
+
+def import_signatures(paths: list[Path], out: Path) -> dict[str, Any]:
+    """Makes OUT/index/dedup_minhash of files of signatures, for `--against OUT`; returns how many
+    documents it holds. UsageError where a file is none, or the files do not belong together."""
+    from curate.dedup.minhash.step import DedupMinhash
+
+    if not paths:
+        raise UsageError("name files of signatures, or the folder that holds them")
+    if out.exists() and any(out.iterdir()):
+        raise UsageError(f"{out} is not empty: name a new folder")
+    settings = _settings(paths[0])
+    folder = out / indexes.FOLDER / NAME
+    make_folder(folder / indexes.OWN)
+    documents = 0
+    for part, path in enumerate(paths):
+        if _settings(path) != settings:
+            raise UsageError(f"{path} was made with other settings than {paths[0]}")
+        documents += _import_part(path, folder / f"sketch-{part:05d}.parquet", part, settings)
+    record = {
+        "version": indexes.VERSION,
+        "name": out.resolve().name,
+        "step": NAME,
+        "label": NAME,
+        "step_version": DedupMinhash.version,
+        "comparable": settings,
+        "key": text_digest(" ".join(file_digest(path, "xxh3-128") for path in paths)),
+        "settled": False,
+        "files": seal_folder(folder),
+    }
+    indexes.write_record(folder, record)
+    return {"documents": documents, "settings": settings}
+
+
+def _settings(path: Path) -> dict[str, Any]:
+    """The settings in a file's metadata, those that size anything checked as a recipe's are."""
+    from curate.dedup.minhash.step import DedupMinhash
+
+    try:
+        schema = pq.read_schema(path)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise UsageError(f"{path}: no parquet file of signatures ({error})") from None
+    if not {"id", "signature"} <= {*schema.names}:
+        raise UsageError(f"{path}: no columns id and signature")
+    try:
+        settings: dict[str, Any] = json.loads(schema.metadata[SETTINGS])
+        checked = DedupMinhash.model_validate({name: settings[name] for name in _CHECKED})
+    except (KeyError, TypeError, ValueError):
+        raise UsageError(
+            f"{path} does not say how its shingles were made, so they cannot be compared: it must"
+            " come from `llmcurate export --format minhash`, its metadata kept"
+        ) from None
+    return settings | {name: checked.comparable()[name] for name in _CHECKED}
+
+
+def _import_part(path: Path, target: Path, part: int, settings: dict[str, Any]) -> int:
+    """The sketches of one file."""
+    bands, rows, count = settings["bands"], settings["rows"], 0
+    with replacing(target) as aside, pq.ParquetFile(path) as source:
+        writer = None
+        for batch in source.iter_batches(10_000, columns=["id", "signature"]):
+            try:
+                values, seed = read_signatures(batch.column("signature"))
+                if len(batch) and (values.shape[1] != bands * rows or seed != settings["seed"]):
+                    raise ValueError("signatures that do not fit their own settings")
+            except ValueError as error:
+                raise UsageError(f"{path} holds {error}") from None
+            table = _sketches(batch.column("id"), values, part, count, bands, rows)
+            writer = writer or pq.ParquetWriter(aside, table.schema)
+            writer.write_table(table)
+            count += len(batch)
+        if writer is None:
+            raise UsageError(f"{path} holds no signatures")
+        writer.close()
+    return count
+
+
+def _sketches(
+    ids: pa.Array, values: np.ndarray, part: int, begin: int, bands: int, rows: int
+) -> pa.Table:
+    """Rows as the step's own sketches have them; of documents without a shingle no bands."""
+    from curate.dedup.minhash.step import binary_rows
+    from curate.documents.documents import DATE
+
+    keys = band_keys(np.ascontiguousarray(values), bands, rows)
+    empty = (values == np.uint32(0xFFFFFFFF)).all(axis=1)
+    count = len(ids)
+    return pa.table(
+        {
+            "bands": binary_rows(keys, ~empty),
+            "url_md5": pa.nulls(count, pa.string()),
+            "size": pa.nulls(count, pa.int64()),
+            "date": pa.nulls(count, DATE),
+            "source": pa.nulls(count, pa.string()),
+            "score": pa.nulls(count, pa.float64()),
+            "part": pa.repeat(pa.scalar(part, pa.int32()), count),
+            "n": pa.array(np.arange(begin, begin + count), pa.int64()),
+            "id": ids.cast(pa.string()),
+        }
+    )

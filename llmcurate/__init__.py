@@ -1,0 +1,50 @@
+"""Web archives in, a language model's training data out, and the model.
+
+    from llmcurate import Corpus, run_recipe
+
+    corpus = Corpus.read("crawl/*.warc.gz").extract().language(keep=["en"]).filter("gopher_quality")
+    result = corpus.dedup("minhash").run("out")
+    same = run_recipe("fineweb", "crawl/*.warc.gz", "out2", language={"keep": ["en"]})
+
+Names are imported when they are first used, so that `import llmcurate` is cheap (docs/python.md).
+What curate, tokenize_kit and train stand on is in `llmcurate.base`, which imports none of them.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from importlib import import_module
+
+from llmcurate.base import start
+from llmcurate.version import __version__
+
+TYPE_CHECKING = False  # typing is not imported before `watch` looks
+if TYPE_CHECKING:
+    from typing import Any
+
+    from curate.api.corpus import Corpus
+    from curate.api.result import Result
+    from curate.api.run import run_recipe
+    from curate.steps.recipe import load
+
+with suppress(FileNotFoundError):  # the working folder is gone
+    start.watch()
+
+__all__ = ["Corpus", "Result", "__version__", "load", "run_recipe"]
+_PLACES = {
+    "Corpus": "curate.api.corpus",
+    "Result": "curate.api.result",
+    "load": "curate.steps.recipe",
+    "run_recipe": "curate.api.run",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """The names that are imported when they are first used."""
+    if name in _PLACES:
+        return getattr(import_module(_PLACES[name]), name)
+    raise AttributeError(f"module 'llmcurate' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

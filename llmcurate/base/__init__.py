@@ -1,0 +1,1 @@
+"""What curate, tokenize_kit and train stand on; it imports none of them."""

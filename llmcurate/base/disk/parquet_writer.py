@@ -1,0 +1,163 @@
+"""Parquet files of a stage and of OUT: whole or absent, with row groups that depend on the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from llmcurate.base.disk.files import replacing
+from llmcurate.base.errors import RunFailed, name_file
+
+GROUP_ROWS = 10_000
+GROUP_BYTES = 16 << 20
+DISTINCT = {"text", "id", "url", "html"}
+
+
+def one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """The column as one array, without a copy where it already is one."""
+    if isinstance(column, pa.Array):
+        return column
+    if column.num_chunks == 0:
+        return pa.array([], column.type)
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+
+
+def conform(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The table with exactly the schema's columns; absent ones are null. RunFailed names one whose
+    values are of another type."""
+    if table.schema == schema:
+        return table
+    columns = []
+    for f in schema:
+        if f.name not in table.column_names:
+            columns.append(pa.nulls(table.num_rows, f.type))
+            continue
+        column = one_array(table[f.name])
+        try:
+            columns.append(column.cast(f.type))
+        except pa.ArrowException as error:
+            raise RunFailed(
+                f"column {f.name} was {f.type} and is now {column.type}, which does not fit: a"
+                f" step has to give a column one type in all batches ({error})"
+            ) from error
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def row_bytes(values: pa.ChunkedArray | pa.Array) -> np.ndarray:
+    """int64[rows]: bytes of each row's values, and 8 for the row. How they lie in memory, which
+    `nbytes` counts with them, must not decide where a row group or a batch ends."""
+    kind = values.type
+    size = np.full(len(values), 8, np.int64)
+    if isinstance(values, pa.ChunkedArray) and pa.types.is_nested(kind):
+        return np.concatenate([size[:0], *map(row_bytes, values.chunks)])
+    if isinstance(values, pa.ExtensionArray):
+        return row_bytes(values.storage)
+    if pa.types.is_dictionary(kind):
+        return row_bytes(values.cast(kind.value_type))
+    if _has_bytes(kind):
+        size += pc.fill_null(pc.binary_length(values), 0).to_numpy().astype(np.int64)
+    elif pa.types.is_struct(kind):
+        for k in range(kind.num_fields):
+            size += row_bytes(pc.struct_field(values, [k]))
+    elif pa.types.is_map(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        ends = values.offsets.to_numpy().astype(np.int64)
+        inner = (values.keys, values.items) if pa.types.is_map(kind) else (values.values,)
+        for items in inner:
+            sums = np.concatenate(([0], np.cumsum(row_bytes(items))))
+            size += np.diff(sums[ends])
+    elif not (pa.types.is_primitive(kind) or pa.types.is_null(kind)):
+        size += values.nbytes // max(1, len(values))  # views, unions, numbers of 128 bits
+    return size
+
+
+def _has_bytes(kind: pa.DataType) -> bool:
+    text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return text or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+
+
+class TableWriter:
+    """A parquet file whose row groups depend on the rows alone, in place when closed. sink: makes
+    the file object that it writes to of the temporary path; None: Arrow's own."""
+
+    def __init__(self, path: Path, sink: Callable[[Path], Any] | None = None) -> None:
+        self._path = path
+        self._context = replacing(path)
+        self._aside = self._context.__enter__()
+        self.sink: Any = sink(self._aside) if sink else None
+        self._writer: pq.ParquetWriter | None = None
+        self._waiting: list[pa.Table] = []
+        self._rows = self._bytes = 0
+        self.rows = 0
+
+    def write(self, table: pa.Table) -> None:
+        """Adds rows; the first table sets the schema, also when it is empty."""
+        if self._writer is None:
+            self._schema = table.schema
+            # Of values that seldom repeat, a dictionary and the least and greatest cost much.
+            others = [f.name for f in table.schema if f.name not in DISTINCT]
+            self._writer = pq.ParquetWriter(
+                self._aside if self.sink is None else self.sink,
+                table.schema,
+                compression="zstd",
+                compression_level=1,
+                use_dictionary=others,
+                write_statistics=others,
+            )
+        if table.num_rows == 0:
+            return
+        table = conform(table, self._schema)
+        self._waiting.append(table)
+        self._rows += table.num_rows
+        self._bytes += sum(int(row_bytes(column).sum()) for column in table.columns)
+        self.rows += table.num_rows
+        if self._rows >= GROUP_ROWS or self._bytes >= GROUP_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._waiting and self._writer is not None:
+            table = pa.concat_tables(self._waiting).combine_chunks()
+            try:
+                self._writer.write_table(table, row_group_size=max(1, table.num_rows))
+            except OSError as error:
+                name_file(error, self._path)
+                raise
+        self._waiting, self._rows, self._bytes = [], 0, 0
+
+    def close(self, failed: bool = False) -> None:
+        """Finishes the file, or leaves nothing behind."""
+        error = RuntimeError("unfinished") if failed else None
+        try:
+            if not failed:
+                self._flush()
+            if self._writer is not None:
+                self._writer.close()
+            if self.sink is not None:
+                self.sink.close()
+        except BaseException as problem:
+            with suppress(type(problem)):
+                self._context.__exit__(type(problem), problem, problem.__traceback__)
+            raise
+        if error is None:
+            self._context.__exit__(None, None, None)
+        else:
+            with suppress(RuntimeError):
+                self._context.__exit__(type(error), error, None)
+
+
+@contextmanager
+def writing(path: Path, sink: Callable[[Path], Any] | None = None) -> Iterator[TableWriter]:
+    """A writer that is finished at the end of the block, or leaves nothing after an error."""
+    writer = TableWriter(path, sink)
+    done = False
+    try:
+        yield writer
+        done = True
+    finally:
+        writer.close(failed=not done)

@@ -1,0 +1,115 @@
+"""Units: sizes that people type, and sizes, counts and shares that people read."""
+
+from __future__ import annotations
+
+import re
+
+from llmcurate.base.errors import UsageError
+
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kKMGTPE]?)(i?)B?\s*", re.ASCII)
+_COUNT = re.compile(r"\s*(\d[\d_]*(?:\.\d+)?(?:e\d+)?)\s*([kMBGT]?)\s*", re.ASCII | re.IGNORECASE)
+_POWERS = " kMGTPE"
+
+
+def parse_size(text: str, option: str = "--as-if") -> int:
+    """Bytes of `100TB`, `1.5 GiB`, `2000`. UsageError for anything else, and for 0.
+
+    option: the option or setting that holds the text, for the message.
+    """
+    size = round(_bytes(text))
+    if size <= 0:
+        raise UsageError(f"{option} {text}: give bytes, such as 100TB or 500GB")
+    return size
+
+
+def parse_rate(text: str, option: str = "--rate") -> float:
+    """Bytes a second of `5MB/s`, `800kB`, `1.5MiB/s`. UsageError for anything else, and for 0."""
+    rate = _bytes(text.rstrip().removesuffix("/s"))
+    if rate <= 0:
+        raise UsageError(f"{option} {text}: give bytes a second, such as 5MB/s or 500kB/s")
+    return rate
+
+
+def parse_count(text: str | float) -> float:
+    """The number of `100k`, `1.5M`, `2B` or `1e5`. ValueError for anything else."""
+    match = _COUNT.fullmatch(str(text))
+    if match is None:
+        raise ValueError("give a number, such as 100000, 100k or 1e5")
+    number, prefix = match.groups()
+    return float(number) * 1000.0 ** " kmgt".index(prefix.lower().replace("b", "g") or " ")
+
+
+def _bytes(text: str) -> float:
+    """0 for what is no size."""
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        return 0.0
+    number, prefix, binary = match.groups()
+    power = _POWERS.index(prefix.replace("K", "k") or " ")
+    return float(number) * float((1024 if binary else 1000) ** power)
+
+
+def format_bytes(size: float) -> str:
+    """Bytes to three figures: `12.3 MB`, `950 B`."""
+    return f"{format_scaled(size)}B" if size >= 999.5 else f"{size:.0f} B"
+
+
+def format_scaled(number: float) -> str:
+    """A number to three figures with its decimal prefix: `12.3 T`; `950 ` needs none."""
+    for prefix in _POWERS:
+        if abs(number) < 999.5 or prefix == "E":
+            size = abs(number)
+            digits = 0 if prefix == " " or size >= 99.95 else 1 if size >= 9.995 else 2
+            return f"{number:.{digits}f} {prefix.strip()}"
+        number /= 1000
+    return ""
+
+
+def format_count(number: float) -> str:
+    """A whole number with thousands separated: `1,234,567`."""
+    return f"{number:,.0f}"
+
+
+def format_estimate(number: float) -> str:
+    """A whole number of which two figures are known: `100,000` for 99,639."""
+    return format_count(float(f"{number:.2g}"))
+
+
+def counted(number: float, noun: str) -> str:
+    """A whole number of things: `1 document`, `1,234 documents`."""
+    plural = "es" if noun.endswith(("ch", "ss")) else "s"
+    return f"{format_count(number)} {noun}{'' if number == 1 else plural}"
+
+
+def format_percent(share: float | None, digits: int = 1) -> str:
+    """A share of 1 as `5.3 %`; `< 0.1 %` for less than that, and `-` for None. digits: behind the
+    point."""
+    if share is None:
+        return "-"
+    least = 10.0**-digits
+    return f"< {least:g} %" if 0 < 100 * share < least / 2 else f"{100 * share:.{digits}f} %"
+
+
+def format_measure(value: float | None) -> str:
+    """A measured value, at most four digits behind the point: `1,234`, `0.1235`."""
+    if value is None:
+        return ""
+    if value == int(value) and abs(value) < 1e15:
+        return f"{int(value):,}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+def format_short(value: float) -> str:
+    """A number in the least room: `1.2k`, `3M`, `0.05`."""
+    for size, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:.3g}{unit}"
+    return f"{value:.3g}"
+
+
+def format_duration(seconds: float) -> str:
+    """Seconds in the largest fitting unit: `3.2 d`, `5.0 h`, `12.5 min`, `0.8 s`."""
+    for least, size, unit in ((172_800, 86_400, "d"), (3600, 3600, "h"), (60, 60, "min")):
+        if seconds >= least:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.1f} s"

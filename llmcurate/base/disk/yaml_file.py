@@ -1,0 +1,125 @@
+"""YAML that anyone may have written: of bounded size and depth, no key twice, mistakes by line.
+
+PyYAML keeps the last of two equal keys, follows any depth until Python's stack ends, and multiplies
+what aliases name.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from llmcurate.base.errors import UsageError
+
+MOST_BYTES = 4 << 20
+MOST_NODES = 300_000  # of what a text holds once aliases are followed
+MOST_DEPTH = 40
+MOST_DIGITS = 100  # characters of a number or a date
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_TEXT, _MERGE = "tag:yaml.org,2002:str", "tag:yaml.org,2002:merge"
+
+
+def within_64_bits(value: Any) -> Any:
+    """The value of a setting; ValueError for a whole number that no column and no file holds."""
+    if isinstance(value, int) and abs(value) >= 1 << 63:
+        raise ValueError("a number of more than 64 bits")
+    return value
+
+
+def read_yaml(text: str, source: str, lines: bool = True) -> tuple[Any, yaml.Node | None]:
+    """(the value of a YAML text, its tree of nodes, which know their lines). UsageError says in one
+    line what is wrong and where. source: the text's file or option, for that line; lines: whether
+    its number of the line says anything."""
+    if len(text) > MOST_BYTES:
+        raise UsageError(f"{source}: it has more than {MOST_BYTES >> 20} MiB of YAML")
+    try:
+        _check_events(text, source)
+        loader = _Loader(text)
+        try:
+            root = loader.get_single_node()
+            if root is None:
+                return None, None
+            _Check(loader, source).weight(root)
+            return loader.construct_document(root), root
+        finally:
+            loader.dispose()
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark and lines else ""
+        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise UsageError(f"{source}{line}: not YAML: {problem}") from None
+
+
+def _check_events(text: str, source: str) -> None:
+    """UsageError where it is too deep or too long to make a tree of, which takes recursion."""
+    depth = 0
+    for number, event in enumerate(yaml.parse(text, _Loader)):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > MOST_DEPTH:
+            line = f":{event.start_mark.line + 1}" if event.start_mark else ""
+            raise UsageError(f"{source}{line}: nested more than {MOST_DEPTH} levels deep")
+        if number == 2 * MOST_NODES:
+            raise _too_many(source)
+
+
+def _too_many(source: str) -> UsageError:
+    return UsageError(f"{source}: it has more than {MOST_NODES:,} keys, values and entries")
+
+
+class _Check:
+    """Checks a tree of nodes, each once however many aliases name it."""
+
+    def __init__(self, loader: Any, source: str) -> None:
+        self.loader, self.source = loader, source
+        self._weights: dict[int, int] = {}  # 0: of a node whose children are being looked at
+
+    def weight(self, node: yaml.Node) -> int:
+        """How many nodes it is with its aliases followed."""
+        at = f"{self.source}:{node.start_mark.line + 1}"
+        weight_before = self._weights.get(id(node))
+        if weight_before == 0:
+            raise UsageError(f"{at}: an alias within what it names")
+        if weight_before is not None:
+            return weight_before
+        self._weights[id(node)] = 0
+        children: list[yaml.Node] = []
+        if isinstance(node, yaml.MappingNode):
+            children = [child for pair in node.value for child in pair]
+            self._keys(node)
+        elif isinstance(node, yaml.SequenceNode):
+            children = node.value
+        else:
+            self._value(node, at)
+        weight = 1 + sum(map(self.weight, children))
+        if weight > MOST_NODES:
+            raise _too_many(self.source)
+        self._weights[id(node)] = weight
+        return weight
+
+    def _keys(self, node: yaml.MappingNode) -> None:
+        seen: dict[Any, int] = {}
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode) or key.tag == _MERGE:
+                continue
+            line = key.start_mark.line + 1
+            value = self._value(key, f"{self.source}:{line}")
+            if value in seen:
+                raise UsageError(
+                    f"{self.source}:{line}: the key {key.value!r} stands twice, first in line"
+                    f" {seen[value]}: take one of them out"
+                )
+            seen[value] = line
+
+    def _value(self, node: yaml.Node, at: str) -> Any:
+        if node.tag in (_TEXT, _MERGE):
+            return node.value
+        if len(node.value) > MOST_DIGITS:
+            raise UsageError(f"{at}: {node.value[:20]}... is too long for a number or a date")
+        try:
+            return self.loader.construct_object(node)
+        except ValueError as error:
+            raise UsageError(f"{at}: {node.value}: {error}") from None

@@ -1,0 +1,30 @@
+"""Kernels: functions compiled by numba, whose machine code is kept (cache.py).
+
+Importing this package loads no numba, which takes most of a second; `njit` does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from llmcurate.base.kernels.cache import njit as njit
+
+
+def read_only(array: np.ndarray) -> np.ndarray:
+    """A view that is not written to: one type for kernels, whether memory or a file holds it."""
+    import numpy as np
+
+    view = array.view(np.ndarray)
+    view.flags.writeable = False
+    return view
+
+
+def __getattr__(name: str) -> Any:
+    if name != "njit":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from llmcurate.base.kernels.cache import njit
+
+    return njit

@@ -1,0 +1,341 @@
+"""Charts as inline SVG: histograms, curves, yields, bars, heat maps.
+
+Colours are CSS variables of the page, so that they follow it into the dark; text is text in the
+page's font. Equal figures give equal bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from html import escape
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from llmcurate.base.disk.units import format_short
+from llmcurate.base.pages.axes import (
+    ACCENT,
+    BOTTOM,
+    FONT,
+    GONE,
+    GRID,
+    INK,
+    LEFT,
+    LETTER,
+    MUTED,
+    TOP,
+    WIDTH,
+    Axes,
+    log_ticks,
+    px,
+    root_ticks,
+    round_values,
+    scaling,
+    svg,
+    svg_text,
+    text_width,
+    x_ticks,
+)
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+COLOURS = (ACCENT, INK, MUTED, GONE)  # of the series of a chart of lines
+SHADES = (1, 0.6, 0.35, 0.2)  # of the series of a chart of bars
+Chart = Callable[..., str]
+
+
+def drawn(chart: Chart) -> Chart:
+    """A chart that cannot be drawn is a line of text: it must not cost the run its report."""
+
+    @wraps(chart)
+    def safe(*args: Any, **named: Any) -> Markup:
+        from markupsafe import Markup
+
+        try:
+            return Markup(chart(*args, **named))
+        except Exception as error:
+            reason = escape(f"{type(error).__name__}: {error}"[:200])
+            return Markup(f"<p class=note>This chart could not be drawn ({reason}).</p>")
+
+    return safe
+
+
+@drawn
+def histogram(
+    data: dict[str, Any],
+    label: str,
+    marked: Sequence[int] = (),
+    threshold: float | None = None,
+    only_marked: bool = False,
+    above: bool | None = None,
+    lines: Sequence[tuple[float, str]] = (),
+) -> str:
+    """Documents by value; those marked in the colour of what goes; the threshold as a line, and
+    further lines (value, label).
+
+    data: bins.Histogram.dump(). The height is the square root of the number, so that a few
+    documents beside many can be seen. only_marked: nothing is known of the others. above: on which
+    side of the threshold values are marked.
+    """
+    counts, edges = data["counts"], data["edges"]
+    gone = list(counts) if only_marked else list(marked) or [0] * len(counts)
+    scaled = scaling(data["scale"])
+    most = max(counts, default=0)
+    top = math.sqrt(most) * 1.02 if most else 1.0
+    axes = Axes(scaled(edges[0]), scaled(edges[-1]), top, root_ticks(most))
+    whole = len(edges) > 1 and edges[0] % 1 == 0.5  # a bin for each whole number
+    values = x_ticks(edges[0], edges[-1], data["scale"], whole)
+    xs = [(scaled(v), format_short(v)) for v in values]
+    if data.get("open", False):
+        xs[-1] = (axes.high, f"{format_short(edges[-1])} and more")
+    axes.ticks(xs)
+    kept = [c - g for c, g in zip(counts, gone, strict=True)]
+    for heights, colour in ((counts, GONE), (kept, ACCENT)):
+        if any(heights):
+            roots = [math.sqrt(max(0, v)) for v in heights]
+            bins = zip(roots, pairwise(map(scaled, edges)), strict=True)
+            steps = [(edge, root) for root, sides in bins for edge in sides]
+            outline = [(axes.low, 0.0), *steps, (axes.high, 0.0)]
+            axes.path(outline, f'fill="{colour}"', close=True)
+    axes.axis()
+    marks = [(scaled(v), name) for v, name in lines]
+    if threshold is not None:
+        # Between two whole numbers, where the threshold itself is on the side that stays.
+        shift = (0.5 if above else -0.5) if whole and above is not None else 0
+        marks.append((scaled(threshold + shift), f"limit {format_short(threshold)}"))
+    axes.marks(marks)
+    return svg(axes.parts, label)
+
+
+@drawn
+def curve(
+    lines: Sequence[Iterable[tuple[float, float]]],
+    label: str,
+    x_name: str,
+    doublings: Sequence[int] = (),
+    x_range: tuple[float, float] | None = None,
+    marks: Sequence[tuple[float, str]] = (),
+) -> str:
+    """One or two lines of (x, y): the first in the accent colour, the second as dots and dashes.
+    Points that are no finite number are left out.
+
+    doublings: the ticks of an x axis on which a doubling is as far everywhere. x_range: what the x
+    axis spans at least, so that charts beside each other can be compared. marks: upright lines.
+    """
+    height = 200
+    scaled: Callable[[float], float] = math.log2 if doublings else lambda v: v
+    points = [[(scaled(x), y) for x, y in line if math.isfinite(y)] for line in lines]
+    xs, ys = [x for line in points for x, _ in line], [y for line in points for _, y in line]
+    if not ys:
+        raise ValueError("no point to draw")
+    xs += map(scaled, x_range or ())
+    wide, high = (max(xs) - min(xs)) * 0.02, (max(ys) - min(ys)) * 0.12 or abs(ys[0]) * 0.05
+    low, top = min(ys) - high, max(ys) + high
+    heights = [(v, f"{v:.6g}") for v in round_values(low, top, 5)]
+    axes = Axes(min(xs) - wide, max(xs) + wide, top, heights, low, height)
+    if doublings:
+        ticks = [(scaled(v), f"{v:,}") for v in doublings if axes.low <= scaled(v) <= axes.high]
+    else:
+        ticks = [(v, format_short(v)) for v in round_values(axes.low, axes.high, 5)]
+    axes.ticks(ticks)
+    axes.axis()
+    styles = (
+        f'fill="none" stroke="{ACCENT}" stroke-width="1.9"',
+        f'fill="none" stroke="{INK}" stroke-width="1.9" stroke-dasharray="5 2.5"',
+    )
+    for line, style in zip(points, styles, strict=False):
+        if line:
+            axes.path(line, style)
+    for x, y in points[1] if len(points) > 1 else ():
+        axes.dot(axes.x(x), axes.y(y), INK, 2.4)
+    axes.marks((scaled(at), name) for at, name in marks)
+    axes.x_name(x_name)
+    return svg(axes.parts, label, height=height + FONT + 6)
+
+
+@drawn
+def curves(
+    lines: Sequence[tuple[str, Sequence[tuple[float, float]]]], label: str, x_name: str
+) -> str:
+    """Named lines of (x, y), their names below: the first in the accent colour, each further one
+    in other colours and dashes. The first tenth of each counts nothing for the height of the chart,
+    so that where losses fall from does not hide where they end.
+    """
+    height, room = 200, FONT + 6
+    settled = [y for _, line in lines for _, y in line[len(line) // 10 :] if math.isfinite(y)]
+    xs = [x for _, line in lines for x, _ in line]
+    if not settled:
+        raise ValueError("no point to draw")
+    edge = (max(settled) - min(settled)) * 0.05 or 0.05
+    low, top = min(settled) - edge, max(settled) + edge
+    heights = [(v, f"{v:.6g}") for v in round_values(low, top, 5)]
+    axes = Axes(min(xs), max(xs), top, heights, low, height)
+    axes.ticks([(v, format_short(v)) for v in round_values(axes.low, axes.high, 5)])
+    axes.axis()
+    axes.x_name(x_name)
+    base = height + FONT
+    for nth, (name, line) in enumerate(lines):
+        seen = [(x, min(y, top)) for x, y in line if math.isfinite(y)]
+        if seen:
+            axes.path(seen, _stroke(nth))
+        axes.name(name, base + room * (nth + 1), _stroke(nth))
+    return svg(axes.parts, label, height=base + room * len(lines) + 6)
+
+
+def _stroke(nth: int) -> str:
+    """The line of a series: the first in the accent colour, further ones in others and dashed."""
+    dashes = f' stroke-dasharray="{6 - nth % 4} {1 + nth % 5}"' if nth else ""
+    return f'fill="none" stroke="{COLOURS[nth % 4]}" stroke-width="1.9"{dashes}'
+
+
+@drawn
+def scatter(
+    series: Sequence[tuple[str, Sequence[tuple[float, float]], Sequence[tuple[float, float]]]],
+    label: str,
+    x_name: str,
+    logs: str = "",
+) -> str:
+    """Named series of dots and of a line, either of which may be empty, with the names below.
+
+    logs: the axes that are logarithmic, as `x` or `xy`.
+    """
+    height, room = 200, FONT + 6
+    drawn = [at for _, points, line in series for at in (*points, *line)]
+    if not drawn:
+        raise ValueError("no point to draw")
+    scales = [math.log10 if axis in logs else float for axis in "xy"]
+    bounds, ticks = [], []
+    for nth, scale in enumerate(scales):
+        values = [scale(at[nth]) for at in drawn]
+        edge = (max(values) - min(values)) * 0.06 or 0.05
+        low, high = min(values) - edge, max(values) + edge
+        if scale is float:
+            steps = round_values(low, high, 5)
+        else:
+            steps = log_ticks(10**low, 10**high)
+        bounds.append((low, high))
+        shown = "{:.0e}".format if steps[-1] >= 1e12 else format_short  # one way on an axis
+        ticks.append([(scale(v), shown(v)) for v in steps])
+    (left, right), (bottom, top) = bounds
+    axes = Axes(left, right, top, ticks[1], bottom, height)
+    axes.ticks(ticks[0])
+    axes.axis()
+    base = height + FONT
+    axes.x_name(x_name)
+    for nth, (name, points, line) in enumerate(series):
+        style = _stroke(nth)
+        if line:
+            axes.path([(scales[0](x), scales[1](y)) for x, y in line], style)
+        colour = COLOURS[nth % 4]
+        for x, y in points:
+            axes.dot(axes.x(scales[0](x)), axes.y(scales[1](y)), colour)
+        axes.name(name, base + room * (nth + 1), style, "" if line else colour)
+    return svg(axes.parts, label, height=base + room * len(series) + 6)
+
+
+@drawn
+def intervals(
+    rows: Sequence[tuple[str, float, Sequence[float] | None]], label: str, x_name: str
+) -> str:
+    """Values with their intervals, one below the other, beside an upright line at 0: (name, value,
+    low and high, or None where there is no interval)."""
+    values = [0.0, *(v for _, value, limits in rows for v in (value, *(limits or ())))]
+    edge = (max(values) - min(values)) * 0.05 or 0.05
+    thick = 20
+    height = TOP + thick * len(rows) + BOTTOM
+    low, high = min(values) - edge, max(values) + edge
+    axes = Axes(low, high, 1.0, [], height=height)
+    axes.left = max(LEFT, *(text_width(name) + 8 for name, _, _ in rows))
+    axes.ticks([(v, f"{v:.6g}") for v in round_values(low, high, 4)])
+    axes.axis()
+    axes.marks([(0.0, "0")])
+    for nth, (name, value, limits) in enumerate(rows):
+        y = TOP + thick * (nth + 0.5)
+        axes.parts.append(svg_text(axes.left - 6, y + FONT / 3, name, "end", INK))
+        if limits is not None:
+            line = f"M{px(axes.x(limits[0]))} {px(y)}H{px(axes.x(limits[1]))}"
+            axes.line(line, ACCENT, 2.2)
+        axes.dot(axes.x(value), y, ACCENT, 3.6)
+    axes.x_name(x_name)
+    return svg(axes.parts, label, height=height + FONT + 6)
+
+
+@drawn
+def yields(
+    points: Sequence[tuple[float, float, float]],
+    scale: str,
+    label: str,
+    marks: Sequence[tuple[float, str]],
+) -> str:
+    """What is kept at thresholds: (threshold, surely, at most), and lines at chosen thresholds."""
+    scaled = scaling(scale)
+    low, high = points[0][0], points[-1][0]
+    top = max(1.0, max(most for _, _, most in points) * 1.08)
+    ys = [(v, format_short(v)) for v in round_values(0, top, 4, whole=True)]
+    axes = Axes(scaled(low), scaled(high), top, ys)
+    axes.ticks([(scaled(v), format_short(v)) for v in x_ticks(low, high, scale)])
+    sure = [(scaled(at), kept) for at, kept, _ in points]
+    most = [(scaled(at), kept) for at, _, kept in reversed(points)]
+    axes.path([*sure, *most], f'fill="{GONE}"', close=True)
+    axes.path(sure, f'fill="none" stroke="{ACCENT}" stroke-width="2.2"')
+    axes.axis()
+    axes.marks((scaled(at), name) for at, name in sorted(marks))
+    return svg(axes.parts, label)
+
+
+@drawn
+def bars(rows: Sequence[tuple[str, Sequence[float | None]]], label: str, value: Chart) -> str:
+    """Bars from left to right: (name, a value of each series) down, the first series in the accent
+    colour and each further one paler. value: a value as the text behind its bar."""
+    thick, gap = 13, 9
+    texts = [[value(v) for v in values] for _, values in rows]
+    left = max(text_width(name) for name, _ in rows) + 8
+    room = WIDTH - left - max(text_width(t) for line in texts for t in line) - 8
+    most = max((v for _, values in rows for v in values if v is not None), default=0) or 1
+    parts, y = [], 0.0
+    for (name, values), line in zip(rows, texts, strict=True):
+        height = thick * len(values)
+        parts.append(svg_text(left - 6, y + height / 2 + FONT / 3, name, "end"))
+        for nth, (v, text) in enumerate(zip(values, line, strict=True)):
+            wide = room * max(0.0, v or 0.0) / most
+            pale = f' fill-opacity="{SHADES[min(nth, len(SHADES) - 1)]:g}"' if nth else ""
+            size = f'width="{px(wide)}" height="{thick - 2}"'
+            parts.append(f'<rect x="{px(left)}" y="{px(y)}" {size} fill="{ACCENT}"{pale}/>')
+            parts.append(svg_text(left + wide + 4, y + FONT - 1, text, "start"))
+            y += thick
+        y += gap
+    return svg(parts, label, height=y)
+
+
+@drawn
+def heat(
+    rows: Sequence[str],
+    cells: dict[tuple[str, str], float],
+    label: str,
+    columns: Sequence[str] | None = None,
+) -> str:
+    """Shares: (row, column) -> 0 to 1, the darker the more; columns are as rows where absent."""
+    columns = rows if columns is None else columns
+    cell, left, top = 12, *(LETTER * max(map(len, side)) + 8 for side in (rows, columns))
+    across = {name: left + cell * i for i, name in enumerate(columns)}
+    down = {name: top + cell * i for i, name in enumerate(rows)}
+    parts = []
+    for (row, column), share in sorted(cells.items()):
+        if share > 0:
+            # A root, so that a few texts beside many can be seen.
+            shade = round(math.sqrt(min(1.0, share)), 3)
+            opacity = f' fill-opacity="{shade:g}"' if shade < 1 else ""
+            place = f'x="{px(across[column])}" y="{px(down[row])}"'
+            size = f'width="{cell}" height="{cell}"'
+            parts.append(f'<rect {place} {size} fill="{ACCENT}"{opacity}/>')
+    for name, at in down.items():
+        parts.append(svg_text(left - 4, at + cell / 2 + FONT / 3, name, "end"))
+    for name, at in across.items():
+        move = f"translate({px(at + cell / 2 + FONT / 3)} {px(top - 4)}) rotate(-90)"
+        parts.append(f'<g transform="{move}">{svg_text(0, 0, name, "start")}</g>')
+    width, height = cell * len(columns), cell * len(rows)
+    box = f'x="{px(left)}" y="{px(top)}" width="{width}" height="{height}"'
+    parts.append(f'<rect {box} fill="none" stroke="{GRID}" stroke-width="1.1"/>')
+    return svg(parts, label, left + width + 4, top + height + 4)

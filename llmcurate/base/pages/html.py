@@ -1,0 +1,167 @@
+"""Texts for pages: control characters made visible, markup escaped, differences marked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from html import escape
+from typing import TYPE_CHECKING
+from urllib.parse import quote_plus, unquote_plus
+
+from llmcurate.base.disk.units import format_percent
+from llmcurate.base.terminal.output import visible
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+
+MOST_CHARS = 400  # of an excerpt
+MOST_NAME = 160  # of an id, a URL, a file name
+LONG_NAME = 20  # characters; a shorter one stays in one piece
+MOST_ADDRESS = 400  # characters of an id in an address
+# What `document` writes, or `linked` has led elsewhere.
+_PLACES = re.compile(r'<a (?:href="[^"]*" )?data-id="([^"]*)">')
+_BETWEEN = re.compile(r"[._/:=-]+(?=\w)")
+# Quotations of documents stand in these; see `quote` and `detail`.
+_QUOTATIONS = re.compile(r"<pre dir=auto>.*?</pre>|<span class=detail>.*?</span>", re.DOTALL)
+
+
+def plain(text: object, most: int = MOST_CHARS) -> str:
+    """The beginning of a text, at most `most` characters, made visible."""
+    text = str(text)
+    return visible(text[:most]) + ("\u2026" if len(text) > most else "")
+
+
+def _element(start: str, text: str, end: str) -> Markup:
+    from markupsafe import Markup, escape
+
+    return Markup(start) + escape(text) + Markup(end)
+
+
+def name(text: object) -> Markup:
+    """An id, a URL, a file or column name; a long one breaks behind its dots, lines and slashes."""
+    return _element("<bdi class=name>", breakable(plain(text, MOST_NAME)), "</bdi>")
+
+
+def document(id: object) -> Markup:
+    """A document's id, as a link that leads nowhere until `linked` gives it an address."""
+    from markupsafe import Markup, escape
+
+    shown = breakable(plain(id, MOST_NAME))
+    address = quote_plus(str(id), errors="replace")
+    if len(address) > MOST_ADDRESS:
+        return name(id)
+    return Markup('<bdi class=name><a data-id="{}">{}</a></bdi>').format(escape(address), shown)
+
+
+def ids_of(page: str) -> list[str]:
+    """The documents whose ids stand in a page, each once."""
+    return list(dict.fromkeys(unquote_plus(match[1]) for match in _PLACES.finditer(page)))
+
+
+def linked(page: str, address: Callable[[str], str]) -> str:
+    """The page with its places of documents led to an address. address: of an id, of the list of
+    all documents for an empty one; empty: that place stays as it is."""
+
+    def link(match: re.Match[str]) -> str:
+        to = address(unquote_plus(match[1]))
+        return f'<a href="{escape(to)}" data-id="{match[1]}">' if to else match[0]
+
+    return _PLACES.sub(link, page)
+
+
+def breakable(text: str) -> Markup:
+    """The text, escaped; a long one with places where a line may end between its parts."""
+    from markupsafe import Markup, escape
+
+    if len(text) < LONG_NAME:
+        return escape(text)
+    # No character of the pattern is part of an entity.
+    return Markup(_BETWEEN.sub(r"\g<0><wbr>", str(escape(text))))
+
+
+def quote(text: str, most: int = MOST_CHARS) -> Markup:
+    """A passage of a document."""
+    return _element("<pre dir=auto>", plain(text, most), "</pre>")
+
+
+def detail(text: str, most: int = MOST_NAME) -> Markup:
+    """What a rule matched in a document, within a line."""
+    return _element("<span class=detail>", plain(text, most), "</span>")
+
+
+def without_texts(page: str) -> str:
+    """A page without its quotations of documents. These are escaped: no markup in one ends it."""
+    return _QUOTATIONS.sub(
+        "<span class=note>(a text that is to be forgotten stood near)</span>", page
+    )
+
+
+def percent(part: float | None, whole: float = 1) -> str:
+    """A share, with a space that no line breaks at; 0 % of nothing, `-` for None."""
+    share = part if part is None else part / whole if whole else 0.0
+    return format_percent(share).replace(" ", "\u00a0")
+
+
+WORDS = 160  # of each text, compared in a time that grows with the square
+BEFORE = 15  # equal words shown before the first difference
+_WORDS = re.compile(r"\S+\s*")
+
+
+@dataclass(frozen=True)
+class Diff:
+    """Two texts from a few words before their first difference on.
+
+    runs: (words of the first, words of the second, whether they are equal), in order; words keep
+    the white space behind them. begun: words before the first run were left out; more: whether the
+    first, the second text goes on; equal: the texts are the same, white space apart.
+    """
+
+    runs: list[tuple[list[str], list[str], bool]]
+    begun: bool
+    more: tuple[bool, bool]
+    equal: bool
+
+
+def compare(first: str, second: str) -> Diff:
+    """The difference of two texts; at most WORDS words of each are looked at."""
+    a, b = (_WORDS.findall(t) for t in (first, second))
+    same = 0
+    for x, y in zip(a, b, strict=False):
+        if x.split() != y.split():
+            break
+        same += 1
+    equal = same == len(a) == len(b)
+    start = 0 if equal else max(0, same - BEFORE)
+    more = (len(a) > start + WORDS, len(b) > start + WORDS)
+    a, b = a[start : start + WORDS], b[start : start + WORDS]
+    bare = [[w.strip() for w in words] for words in (a, b)]
+    matcher = SequenceMatcher(None, bare[0], bare[1], autojunk=False)
+    runs = [(a[i:j], b[k:m], tag == "equal") for tag, i, j, k, m in matcher.get_opcodes()]
+    return Diff(runs, start > 0, more, equal)
+
+
+def word_diff(first: str, second: str) -> tuple[Markup, Markup, bool]:
+    """(the first text, the second text, whether they are the same).
+
+    Words that only the first has are <del>, those that only the second has <ins>.
+    """
+    from markupsafe import Markup
+
+    diff = compare(first, second)
+    sides: list[list[str]] = []
+    for nth, tag in enumerate(("<del>{}</del>", "<ins>{}</ins>")):
+        side = ["\u2026 "] if diff.begun else []
+        for *words, same in diff.runs:
+            if text := _text(words[nth]):
+                side.append(text if same else Markup(tag).format(text))
+        sides.append([*side, "\u2026"] if diff.more[nth] else side)
+    before, after = (Markup("").join(side) for side in sides)
+    return before, after, diff.equal
+
+
+def _text(words: list[str]) -> str:
+    # A "word" may be a megabyte without white space.
+    return "".join(plain(w.rstrip(), 100) + ("\n" if "\n" in w[-4:] else " ") for w in words)

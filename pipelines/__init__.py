@@ -1,1 +1,0 @@
-"""Recipes and the demo web, installed as package data."""

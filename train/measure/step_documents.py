@@ -1,0 +1,97 @@
+"""The documents that a step of a run trained on, from its plan and its shards: nothing was logged.
+
+OUT/shards.json says where the shards lay: {"version": 1, "folders": {source: path}, "default":
+source or null}, the default being what is trained on where no source is named.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from llmcurate.base.disk.atomic import encode_json, seal, unseal, write_atomic
+from llmcurate.base.errors import RunFailed, UsageError
+from train.config import TrainConfig, locate, names
+from train.data.feed import Feed
+from train.objectives.objectives import feed_of
+from train.runs.checkpoint import load_plan, newest
+from train.runs.metrics import read_lines
+from train.stages import Source
+
+
+def remember(out: Path, feed: Feed) -> None:
+    """Write OUT/shards.json."""
+    folders = {label: str(Path(path).resolve()) for path, label in feed.labels.items()}
+    default = None if feed.default is None else feed.labels[str(feed.default)]
+    folders_of_shards = {"version": 1, "folders": folders, "default": default}
+    write_atomic(out / "shards.json", encode_json(seal(folders_of_shards)))
+
+
+def which(out: Path, step: int, shards: Path | None = None) -> dict[str, Any]:
+    """The documents of a step, counted from 1 as in the metrics: each once, in the order of the
+    batch, with the tokens that it gave.
+
+    ``shards``: where the shards of a run on one folder lie now, if they were moved. Raises
+    ``LlmcurateError`` where the run or its shards are not there, or are others.
+    """
+    checkpoint = newest(out / "checkpoints")
+    if checkpoint is None:
+        raise UsageError(f"{out}: no finished checkpoint; give a folder of pretrain")
+    plan = load_plan(checkpoint)
+    if not 1 <= step <= plan.train.steps:
+        raise UsageError(f"step {step}: the run has steps 1 to {plan.train.steps}")
+    feed = _feed(out, plan.train, shards)
+    if feed.fingerprint != plan.shards:
+        labels = ", ".join(feed.labels)
+        raise UsageError(f"{labels}: not the shards that {out} was trained on")
+    taken = feed.documents(step - 1)
+    owners = [feed.owner(number) for number in taken]
+    sources = feed.rows.sources_of(list(taken))
+    documents = [
+        {"shards": label, "source": source, "id": name, "tokens": tokens}
+        for (label, _, _), source, name, tokens in zip(
+            owners, sources, feed.rows.ids(list(taken)), taken.values(), strict=True
+        )
+    ]
+    stage, _ = locate(plan.train, step - 1)
+    answer = {
+        "step": step,
+        "stage": names(plan.train)[stage],
+        "rows": len(feed.row_numbers(step - 1)),
+        "tokens": sum(taken.values()),
+        "documents": documents,
+    }
+    line = next((entry for entry in read_lines(out / "metrics.jsonl") if entry["step"] == step), {})
+    return answer | {"skipped": line["skipped"]} if "skipped" in line else answer
+
+
+def _feed(out: Path, config: TrainConfig, shards: Path | None) -> Feed:
+    """What the run was fed, from where it lies now."""
+    path = out / "shards.json"
+    try:
+        recorded = unseal(json.loads(path.read_bytes()))
+        folders = {str(label): str(folder) for label, folder in recorded["folders"].items()}
+        default = None if recorded["default"] is None else folders[recorded["default"]]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RunFailed(f"{path}: cannot be read ({error}); train again") from error
+    if shards is not None:
+        if len(folders) != 1:
+            raise RunFailed("the run has several sources: put them back where they were")
+        folders = dict.fromkeys(folders, str(shards))
+        default = None if default is None else str(shards)
+
+    def moved(sources: tuple[Source, ...]) -> tuple[Source, ...]:
+        return tuple(
+            dataclasses.replace(
+                source, shards=folders.get(source.label, source.shards), name=source.label
+            )
+            for source in sources
+        )
+
+    stages = tuple(dataclasses.replace(s, sources=moved(s.sources)) for s in config.stages)
+    config = dataclasses.replace(config, sources=moved(config.sources), stages=stages)
+    feed = feed_of(None if default is None else Path(default), config)
+    feed.labels |= {folder: label for label, folder in folders.items()}  # as they were called then
+    return feed
