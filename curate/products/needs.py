@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from llmcurate.base.errors import RunFailed
+from llmcurate.base.errors import LlmcurateError, RunFailed
 
 
 @contextmanager
@@ -18,6 +18,8 @@ def needs_training() -> Iterator[None]:
         if error.name not in ("torch", "safetensors", "tokenizers", "sklearn"):
             raise
         raise RunFailed(f"a model needs {error.name}: pip install 'llmcurate[train]'") from None
+    except LlmcurateError:  # before PyTorch is loaded to look at it
+        raise
     except Exception as error:
         from train.model.plugins import failure_of
 
