@@ -219,7 +219,7 @@ class PretrainProduct(Product):
             stages_of(self._config(self._settings()))
             self._check_model()
             check_names(self.eval)
-        except (LlmcurateError, UsageError) as error:
+        except LlmcurateError as error:
             raise ValueError(str(error)) from None
         return self
 

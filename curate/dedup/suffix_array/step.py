@@ -21,7 +21,6 @@ from curate.dedup.step import DedupStep
 from curate.documents.documents import Documents
 from curate.steps.contracts import digest
 from curate.text.buffers import text_buffers
-from llmcurate.base.errors import RunFailed
 
 _BATCH = 64  # documents encoded together
 
@@ -31,15 +30,9 @@ class Encoder:
 
     def __init__(self, path: Path) -> None:
         """RunFailed where the file is no tokenizer."""
-        from llmcurate.base.errors import LlmcurateError
         from tokenize_kit.formats.tokenizer_json import load_tokenizer
 
-        try:
-            self._tokenizer = load_tokenizer(path)
-        except LlmcurateError as error:
-            failure = RunFailed(str(error))
-            failure.exit_code = error.exit_code
-            raise failure from None
+        self._tokenizer = load_tokenizer(path)
         vocab = max(self._tokenizer.get_vocab(with_added_tokens=True).values()) + 1
         self.dtype = np.dtype(np.uint16 if vocab <= 1 << 16 else np.uint32)
 
