@@ -11,7 +11,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Where it is set, every process would compile every module it imports anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo test test-slow fuzz golden mutants lint reference docs run-docs bench bench-smoke resolve clean
+.PHONY: install demo test test-slow fuzz golden mutants lint reference docs run-docs bench bench-smoke resolve wheel clean
 
 # The demo needs half of what tests and documentation do; where these are there, nothing is added.
 $(VENV)/.demo: EXTRAS := train,verify
@@ -92,6 +92,18 @@ bench-smoke: install
 # What pip resolves for each supported Python, from wheels alone.
 resolve:
 	@sh scripts/resolve.sh
+
+# A wheel for this Python with the kernels' machine code, for processors of x86-64-v3: where it is
+# installed, the first run compiles nothing that the demo or a rehearsal of the shipped recipes needs.
+CODE := build/machine_code
+wheel: export NUMBA_CPU_NAME = x86-64-v3
+wheel: export NUMBA_CPU_FEATURES =
+wheel: export NUMBA_CACHE_DIR = $(CURDIR)/$(CODE)
+wheel: install
+	rm -rf $(CODE) $(CODE)_demo
+	$(BIN)/llmcurate warmup
+	$(BIN)/llmcurate demo --out $(CODE)_demo --set pretrain.steps=8
+	MACHINE_CODE=$(CODE) $(BIN)/python -m hatchling build -t wheel -d dist
 
 clean:
 	rm -rf demo runs dist build .pytest_cache .mypy_cache .ruff_cache

@@ -47,7 +47,7 @@ def train(data: str, out: str, name: str) -> None:
 
     from train.config import TrainConfig
     from train.loop.pretrain import pretrain
-    from train.loop.run import Run
+    from train.loop.training import Run
 
     torch.set_num_threads(1)
     dist.init_process_group("gloo")

@@ -1,6 +1,9 @@
 """The first run on a machine, whose kernels are compiled, over one whose kernels are there.
 
-    python benchmarks/bench_cold.py
+    python benchmarks/bench_cold.py [--python ENV/bin/python]
+
+--python is of an environment in which a wheel of `make wheel` is installed: its first run compiles
+nothing. Else commands are those of this checkout.
 
 `run fineweb` without its language step, which needs a model, on an archive of the demo's web, `run
 fineweb` with it where LLMCURATE_LID_MODEL names one, `filter c4` and `dedup --method minhash` on
@@ -11,6 +14,7 @@ command is slower than its target in wall time, which holds for two idle cores.
 
 from __future__ import annotations
 
+import argparse
 import os
 import resource
 import statistics
@@ -41,16 +45,19 @@ steps:
 TARGETS = {"run fineweb": (25.0, None), "filter c4": (8.0, 1.0), "dedup minhash": (None, 1.3)}
 
 
-def timed(arguments: list[str], kernels: Path, folder: Path) -> tuple[float, float]:
+def timed(python: str, arguments: list[str], kernels: Path, folder: Path) -> tuple[float, float]:
     """(wall, CPU) seconds of a command."""
     out = folder / f"out-{time.monotonic_ns()}"
-    line = [sys.executable, "-m", "llmcurate", *arguments]
+    line = [python, "-m", "llmcurate", *arguments]
     line += [] if arguments[0] == "warmup" else ["-o", str(out), "--workers", "2"]
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(kernels), "PYTHONPATH": path}
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(kernels)}
+    if python == sys.executable:
+        path = filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])
+        environment["PYTHONPATH"] = os.pathsep.join(path)
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.perf_counter()
-    subprocess.run([*line, "--quiet"], env=environment, check=True, stdout=subprocess.DEVNULL)
+    line += ["--quiet"]
+    subprocess.run(line, env=environment, cwd=folder, check=True, stdout=subprocess.DEVNULL)
     wall = time.perf_counter() - began
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -62,6 +69,9 @@ def main() -> None:
 
     from curate.demo.web import build_web
 
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--python", default=sys.executable)
+    python = parser.parse_args().python
     missed = False
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -70,7 +80,11 @@ def main() -> None:
         kernels = folder / "kernels"
         extract = ["extract", str(archive), "-o", str(folder / "texts"), "--quiet"]
         if not SMOKE:
-            print("warmup: {:.1f} s wall, {:.1f} s CPU".format(*timed(["warmup"], kernels, folder)))
+            print(
+                "warmup: {:.1f} s wall, {:.1f} s CPU".format(
+                    *timed(python, ["warmup"], kernels, folder)
+                )
+            )
         subprocess.run([sys.executable, "-m", "llmcurate", *extract], check=True)
         texts = pq.read_table(folder / "texts" / "corpus").slice(0, 100)
         pq.write_table(texts, folder / "100.parquet")
@@ -82,8 +96,9 @@ def main() -> None:
         if "LLMCURATE_LID_MODEL" in os.environ:
             commands = {"run fineweb": ["run", "fineweb", str(archive)], **commands}
         for title, arguments in list(commands.items())[sized(0, 1) : sized(None, 2)]:
-            cold = [timed(arguments, folder / f"cold-{title}-{k}", folder) for k in range(COLD)]
-            warm = [timed(arguments, kernels, folder) for _ in range(WARM)]
+            empty = [folder / f"cold-{title}-{k}" for k in range(COLD)]
+            cold = [timed(python, arguments, kernels, folder) for kernels in empty]
+            warm = [timed(python, arguments, kernels, folder) for _ in range(WARM)]
             figures = []
             for times, target in zip((cold, warm), TARGETS.get(title, (None, None)), strict=True):
                 wall, cpu = (statistics.median(part) for part in zip(*times, strict=True))

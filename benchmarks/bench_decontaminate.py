@@ -66,7 +66,7 @@ def ours(folder: str, mode: str) -> None:
     import pyarrow.parquet as pq
 
     from benchmarks.shared_texts import in_batches
-    from curate.dedup.decontaminate.step import Decontaminate
+    from curate.dedup.decontaminate.decontamination import Decontaminate
     from curate.documents.documents import Documents, documents
 
     begin = time.perf_counter()

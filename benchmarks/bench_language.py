@@ -46,7 +46,7 @@ def read(path: str) -> list[str]:
 def ours(model: str, texts: list[str]) -> Callable[[], int]:
     """Our step over the documents; returns how many it keeps."""
     from curate.documents.documents import documents
-    from curate.scoring.language.step import Language
+    from curate.scoring.language.identification import Language
 
     batches = [documents({"text": texts[i : i + BATCH]}) for i in range(0, len(texts), BATCH)]
 

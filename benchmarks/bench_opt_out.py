@@ -75,7 +75,7 @@ def pages(archives: list[str], folder: Path) -> list:
 
 def main() -> None:
     from curate.documents.documents import CORE, PAYLOAD, documents
-    from curate.extract.step import Extract
+    from curate.extract.extraction import Extract
     from curate.filters.opt_out import AGENTS as NAMED
     from curate.filters.opt_out import OptOut
     from curate.filters.opt_out_robots import forbidding, path_of, policy_of

@@ -44,7 +44,7 @@ def phases(texts: list[str], settings: dict[str, Any]) -> tuple[dict[str, float]
     import pyarrow.parquet as pq
 
     from curate.corpus.sketches import Sketches, SketchFile, view
-    from curate.dedup.passages.step import DedupPassages
+    from curate.dedup.passages.repeated_passages import DedupPassages
     from curate.documents.documents import NUMBER, Documents, documents
     from curate.run.worker.specification import sketch_rows
     from llmcurate.base.disk.database import scratch_database

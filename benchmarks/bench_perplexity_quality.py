@@ -70,7 +70,7 @@ def repeated(text: str) -> str:
 def boilerplate() -> list[str]:
     """Lines of real pages that are no main text, the English ones, in documents of SIZE."""
     from curate.documents.documents import documents
-    from curate.scoring.language.step import Language
+    from curate.scoring.language.identification import Language
 
     with gzip.open(need("web/gold-snippets.jsonl.gz")[0], "rt", encoding="utf-8") as file:
         lines = [s for row in file for s in json.loads(row)["without"] if s.strip()]

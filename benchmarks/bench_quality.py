@@ -73,7 +73,7 @@ def prepare(folder: Path, bucket: int) -> None:
 def ours(model: str, texts: list[str]) -> Callable[[], list[float]]:
     """Our step over the documents; returns their scores."""
     from curate.documents.documents import documents
-    from curate.scoring.quality.step import Quality
+    from curate.scoring.quality.quality import Quality
 
     batches = [documents({"text": texts[i : i + BATCH]}) for i in range(0, len(texts), BATCH)]
     step = Quality(model=model, threshold=LIMIT)

@@ -47,7 +47,7 @@ def write_minhash(count: int, folder: Path, settings: dict[str, Any], rows: int)
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from curate.dedup.minhash.step import DedupMinhash
+    from curate.dedup.minhash.near_duplicates import DedupMinhash
     from curate.documents.documents import documents
 
     draw, step = random.Random(1), DedupMinhash(**settings)
@@ -103,7 +103,7 @@ def write_passages(count: int, folder: Path, most: int) -> None:
     import pyarrow.parquet as pq
 
     from benchmarks.generated_corpus import documents as generated
-    from curate.dedup.passages.step import DedupPassages
+    from curate.dedup.passages.repeated_passages import DedupPassages
     from curate.documents.documents import documents
 
     step, rows = DedupPassages(), generated(count)
@@ -155,10 +155,10 @@ def decide(folder: Path, settings: str, workers: int, tiny: bool) -> None:
     from curate.corpus.sizes import Sizes
     from curate.corpus.sketches import Run, Sketches, SketchFile, run_here, view
     from curate.dedup.exact import DedupExact
-    from curate.dedup.minhash.step import DedupMinhash
-    from curate.dedup.passages.step import DedupPassages
+    from curate.dedup.minhash.near_duplicates import DedupMinhash
+    from curate.dedup.passages.repeated_passages import DedupPassages
     from curate.engines.local import LocalEngine
-    from curate.scoring.perplexity.step import Perplexity
+    from curate.scoring.perplexity.perplexity import Perplexity
     from llmcurate.base.disk.database import scratch_database
 
     paths = sorted(folder.glob("part-*"))

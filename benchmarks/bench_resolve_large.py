@@ -36,8 +36,8 @@ PARTS = ("passages", "index", "vectors")
 
 def step_of(part: str, memory_mib: int) -> Any:
     """The step that is measured."""
-    from curate.dedup.semantic.step import DedupSemantic
-    from curate.dedup.suffix_array.step import DedupSuffixArray
+    from curate.dedup.semantic.semantic_duplicates import DedupSemantic
+    from curate.dedup.suffix_array.exact_substrings import DedupSuffixArray
 
     if part == "vectors":
         return DedupSemantic()

@@ -59,8 +59,8 @@ def one_pass(table: Any, folder: Path) -> dict[str, float]:
 
     from curate.corpus.sketches import Sketches, SketchFile, view
     from curate.dedup import survivors
-    from curate.dedup.semantic import resolve as semantic_resolve
-    from curate.dedup.semantic.step import DedupSemantic
+    from curate.dedup.semantic import neighbours
+    from curate.dedup.semantic.semantic_duplicates import DedupSemantic
     from curate.documents.documents import documents
     from curate.run.worker.specification import sketch_rows
     from llmcurate.base.disk.database import scratch_database
@@ -81,10 +81,10 @@ def one_pass(table: Any, folder: Path) -> dict[str, float]:
         files = (SketchFile(0, path, 0),)
         view(db, files)
         sketches = Sketches(db, folder / "decisions.parquet", folder, files)
-        semantic_resolve.number_documents(db, survivors.preference(step.survivor))
-        semantic_resolve.matrix_of(step, sketches)
+        neighbours.number_documents(db, survivors.preference(step.survivor))
+        neighbours.matrix_of(step, sketches)
         embedded = time.process_time()
-        semantic_resolve.find(step, sketches)
+        neighbours.find(step, sketches)
         done = time.process_time()
     return {"sketch": sketched - begin, "embed": embedded - sketched, "compare": done - embedded}
 

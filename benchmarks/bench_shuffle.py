@@ -147,35 +147,15 @@ def local(folder: Path, work: Path, nodes: int) -> tuple[float, int]:
 
 def ray_files(folder: Path, work: Path, nodes: int) -> tuple[float, int]:
     """Our shuffle on Ray, through files that all see."""
-    return _on_ray(folder, work, nodes, None)
-
-
-def ray_exchange(folder: Path, work: Path, nodes: int) -> tuple[float, int]:
-    """Our shuffle on Ray, through an exchange on this disk."""
-    return _on_ray(folder, work, nodes, f"file://{work}/exchange")
-
-
-def _on_ray(folder: Path, work: Path, nodes: int, url: str | None) -> tuple[float, int]:
-    from curate.engines.base import Engine
-    from curate.engines.exchange import open_exchange
-    from curate.engines.exchange_engine import ExchangeEngine
     from curate.engines.ray import RayEngine
 
     inside = work / "out"
     inside.mkdir()
-    engine: Engine = RayEngine(max(2, nodes), None, "auto" if nodes else None)
-    if exchange := open_exchange(url, inside, True):
-        engine = ExchangeEngine(engine, exchange)
-    with engine:
+    with RayEngine(max(2, nodes), None, "auto" if nodes else None) as engine:
         list(engine.map("benchmarks.bench_shuffle:nothing", [{}] * max(2, nodes)))
         began = time.perf_counter()
         result = ours(folder, inside, engine.map)
-        seconds = time.perf_counter() - began
-        carried["driver"] = exchange.put_bytes + exchange.fetched if exchange else 0
-        return seconds, result
-
-
-carried = {"driver": 0}  # bytes that it put into an exchange and fetched
+        return time.perf_counter() - began, result
 
 
 def nothing(task: dict[str, Any]) -> dict[str, Any]:
@@ -295,7 +275,6 @@ def daft_query(folder: Path, work: Path, nodes: int) -> tuple[float, int]:
 WAYS: dict[str, Callable[[Path, Path, int], tuple[float, int]]] = {
     "ours, local": local,
     "ours, ray, shared folder": ray_files,
-    "ours, ray, exchange": ray_exchange,
     "ray tasks": ray_tasks,
     "ray data": ray_data,
     "duckdb": duckdb_query,
@@ -391,7 +370,7 @@ def measure(name: str, folder: Path, nodes: int, lose: float) -> None:
         if lose:
             threading.Timer(lose, lose_one).start()
         seconds, result = way(folder, Path(work), nodes)
-        figures = {**watch.end(), **carried, "seconds": seconds, "digest": result}
+        figures = {**watch.end(), "seconds": seconds, "digest": result}
     figures["lines"] = len(inspect.getsource(way).splitlines())
     print(json.dumps(figures))
 
@@ -431,7 +410,7 @@ def main() -> None:
             print(
                 f"  {way:<26}{figures['seconds']:8.1f} s{figures['written'] / 1e9:8.2f} GB written"
                 f"{figures['store'] / 1e9:8.2f} GB in stores{figures['peak'] / 1e9:8.2f} GB peak"
-                f"{figures['driver'] / 1e9:8.2f} GB by the driver{figures['lines']:5d} lines",
+                f"{figures['lines']:5d} lines",
                 flush=True,
             )
     if len(results) > 1:

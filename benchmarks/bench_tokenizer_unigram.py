@@ -36,7 +36,7 @@ WAYS_BYTES = sized(300_000, 3000)  # of held-out text that is searched
 
 def learn(who: str, texts: list[str], vocab: int) -> tuple[float, list[tuple[str, float]]]:
     """CPU seconds, and the pieces with their scores."""
-    from tokenize_kit.learn.char_bpe import BYTE_PIECES, choose_characters
+    from tokenize_kit.learn.bpe import BYTE_PIECES, choose_characters
     from tokenize_kit.learn.unigram import PRINTABLE_ASCII, UNKNOWN_PIECE, Learner
 
     weighed = ((text, 1) for text in texts)
@@ -47,7 +47,7 @@ def learn(who: str, texts: list[str], vocab: int) -> tuple[float, list[tuple[str
 
         learner = OwnLearner(weighed)
     else:
-        from tokenize_kit.learn.unigram_sentencepiece import SentencePieceLearner
+        from tokenize_kit.learn.unigram import SentencePieceLearner
 
         learner = SentencePieceLearner(weighed)
         begin = time.process_time()

@@ -5,7 +5,7 @@ WEB: an OUT of `extract` and `language` on real pages.
 
 Stop words and limits begin as FineWeb2 published them, learned from Wikipedia and Common Crawl
 (https://github.com/huggingface/fineweb-2, configs/, commits 05e6729 and baedee4). Its words are
-those of other segmenters, so each limit is widened to what `llmcurate language profile` learns,
+those of other segmenters, so each limit is widened to what language_profiles.py learns,
 with our words, from every other document of longtext/ (LLMCURATE_SHARED). No limit is stricter than the
 default for English. benchmarks/languages.py prints how good
 they are, on texts that were not fitted to.
@@ -14,11 +14,9 @@ they are, on texts that were not fitted to.
 from __future__ import annotations
 
 import sys
-import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 from benchmarks.languages import FILES, longtext, pages
 
@@ -105,15 +103,15 @@ def widest(setting: str, *values: Any) -> Any:
     return min(given) if setting.startswith("min_") or setting == "threshold" else max(given)
 
 
-def learned(folder: Path, web: Path) -> dict[str, Any]:
-    """What the command's product learns from the texts that are fitted to. English has the real
-    pages besides, since its limits were made for pages."""
+def fitted(web: Path) -> dict[str, Any]:
+    """What is learned from the texts that are fitted to. English has the real pages besides, since
+    its limits were made for pages."""
     import pyarrow as pa
 
-    from curate.products.language_profiles import LanguageProfiles
-    from curate.steps.contracts import ProductContext
+    from benchmarks.language_profiles import learned
+    from curate.scoring.language.identification import Language
 
-    def corpus(columns: Any = None) -> Any:
+    def read() -> Iterator[pa.RecordBatch]:
         for lang in FILES:
             texts = [
                 x for half in ((0, 1) if lang in SMALL else (0,)) for x in longtext(lang, half)
@@ -123,21 +121,20 @@ def learned(folder: Path, web: Path) -> dict[str, Any]:
                 rows = [{"text": x, "lang": lang} for x in texts[at : at + 200]]
                 yield pa.RecordBatch.from_pylist(rows)
 
-    context = ProductContext(folder, corpus, lambda *_: {})
-    print(LanguageProfiles(min_documents=25).build(context), file=sys.stderr)
-    return dict(yaml.safe_load((folder / "profiles.yaml").read_text("utf-8")))
+    entries, passed = learned(read, Language(profile="none"), min_documents=25)
+    print(*passed, sep="\n", file=sys.stderr)
+    return entries
 
 
 SMALL = ("hi", "ta", "bn")  # of which there is too little to hold half of it out
 
 
 def main() -> None:
+    from benchmarks.language_profiles import text_of
     from curate.filters.fineweb import FineWebQuality
     from curate.filters.gopher import GopherQuality, GopherRepetition
-    from curate.products.language_profiles import text_of
 
-    with tempfile.TemporaryDirectory() as folder:
-        ours = learned(Path(folder), Path(sys.argv[1]))
+    ours = fitted(Path(sys.argv[1]))
     defaults = {
         c.name: c(profile="none") for c in (GopherQuality, GopherRepetition, FineWebQuality)
     }

@@ -2,8 +2,8 @@
 
     python benchmarks/hostile_pages.py
 
-resiliparse's main content mode by itself, without our limits (curate/extract/step.py); then with
-them; then the extractor `blocks`, also its memory. Each in a process of its own.
+resiliparse's main content mode by itself, without our limits (curate/extract/extraction.py); then
+with them; then the extractor `blocks`, also its memory. Each in a process of its own.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def extractor(who: str) -> Callable[[str], str]:
     from resiliparse.extract.html2text import extract_plain_text
 
     from curate.extract import blocks
-    from curate.extract.step import main_text
+    from curate.extract.extraction import main_text
 
     if who == "library":
         return lambda page: extract_plain_text(page, main_content=True)
@@ -48,7 +48,7 @@ def extractor(who: str) -> Callable[[str], str]:
 
 def one(name: str, who: str) -> None:
     """Prints the figures of one page."""
-    from curate.extract.step import TooDeep
+    from curate.extract.extraction import TooDeep
 
     extract = extractor(who)
     page = "<html><body>" + PAGES[name]

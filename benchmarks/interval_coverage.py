@@ -8,7 +8,7 @@ import sys
 
 import numpy as np
 
-from train.judge import paired
+from train.evaluate import paired
 
 TRUTH = 0.01
 SEED = 0

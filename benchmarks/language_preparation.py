@@ -44,7 +44,7 @@ def long_texts(size: int = 3400) -> list[tuple[str, str]]:
 def beginnings(model: str) -> None:
     """Prints accuracy and speed by `max_chars`."""
     from curate.documents.documents import documents
-    from curate.scoring.language.step import Language
+    from curate.scoring.language.identification import Language
     from curate.text.codes import comparable
 
     rows = long_texts()
@@ -71,7 +71,7 @@ def lower_case(model: str) -> None:
     """Prints how often lower case changes a label, and whether for the better."""
     from curate.documents.documents import documents
     from curate.scoring.fasttext.model_file import read_header
-    from curate.scoring.language.step import Language
+    from curate.scoring.language.identification import Language
     from curate.text.codes import comparable
 
     with gzip.open(need("langid/langid-dev.jsonl.gz")[0], "rt", encoding="utf-8") as file:

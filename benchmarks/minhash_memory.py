@@ -41,7 +41,7 @@ def write(count: int, folder: Path, share: float) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from curate.dedup.minhash.step import binary_rows
+    from curate.dedup.minhash.near_duplicates import binary_rows
 
     draw = np.random.default_rng(count)
     part_rows = -(-count // PARTS)
@@ -94,7 +94,7 @@ def decide(folder: Path, settings: str, large: int) -> None:
     import pyarrow.parquet as pq
 
     from curate.corpus.sketches import Sketches, SketchFile, run_here, view
-    from curate.dedup.minhash.step import DedupMinhash
+    from curate.dedup.minhash.near_duplicates import DedupMinhash
     from llmcurate.base.disk.database import scratch_database
 
     sizes = Sizes(mapped_bytes=large)

@@ -63,7 +63,7 @@ def ours(rows: list[dict[str, str]], column: str) -> dict[str, str]:
     import pyarrow.parquet as pq
 
     from curate.corpus.sketches import Sketches
-    from curate.dedup.passages.step import DedupPassages
+    from curate.dedup.passages.repeated_passages import DedupPassages
     from curate.documents.documents import documents
     from curate.run.worker.specification import sketch_rows
     from llmcurate.base.disk.database import scratch_database

@@ -82,8 +82,8 @@ def line(preset_name: str, context: int, rows: int, changes: dict[str, Any], sha
     from train.device import same_bits
     from train.loop.backends import layer_backends
     from train.loop.distributed import Ranks
-    from train.loop.run import Run
     from train.loop.start import settled
+    from train.loop.training import Run
     from train.model.presets import preset
     from train.runs.plan import Plan
 

@@ -32,9 +32,9 @@ from benchmarks.extract_pages import WholePage, load_whole_pages, texts_by, writ
 from benchmarks.shared_texts import ROOT, last_json, need, peer_python, reached
 from curate.api.outcome import carry_out
 from curate.extract.evaluate import word_scores, words
-from curate.extract.step import Extract
+from curate.extract.extraction import Extract
 from curate.run.outcome import Options
-from curate.scoring.quality.step import Quality
+from curate.scoring.quality.quality import Quality
 from curate.steps.contracts import Step
 from curate.steps.recipe import load
 

@@ -100,6 +100,11 @@ BENCHMARKS: dict[str, tuple[int, str]] = {
     "interval_coverage": (1, "3"),
     "langid_model": (1, ""),
     "language_preparation": (1, ""),
+    "language_profiles": (
+        4,
+        "{corpora}/longtext/th-thaigov.jsonl.zst --lang th --limit 60"
+        " --model {corpora}/models/lid.176.ftz",
+    ),
     "languages": (6, "--langs th --set language.model={corpora}/models/lid.176.ftz"),
     "lm_eval_export": (3, "--steps 5"),
     "minhash_memory": (5, "--documents 20000 40000"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import sys
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -21,6 +22,7 @@ ROOMS = (
 PACKAGES = ("curate", "tokenize_kit", "train", "llmcurate")
 
 
+@cache
 def first_sentence(path: Path) -> str:
     """The first paragraph of a module's docstring up to its first full stop."""
     docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""

@@ -7,12 +7,15 @@ import gc
 import os
 import signal
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from curate.engines.worker import keep_memory
 from llmcurate.base.kernels.folder import kernels_folder
+from tests.parameters import drawn
 
 # Triton's kernels are interpreted, for there is no GPU; triton reads this when it is imported.
 os.environ.setdefault("TRITON_INTERPRET", "1")
@@ -54,17 +57,18 @@ settings.load_profile("explore" if os.environ.get("LLMCURATE_EXPLORE") else "sam
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """A property test draws a fifth of its examples; all of them by make test-slow."""
+    """A property test draws a few of its examples; files with some within tests are marked, too."""
+    if hasattr(getattr(item, "module", None), "drawn"):
+        item.add_marker("hypothesis")
     test = getattr(item, "function", None)
     chosen = getattr(test, "_hypothesis_internal_use_settings", None)
-    wanted = os.environ.get("LLMCURATE_EXAMPLES", "")
-    if chosen is None or wanted == "all":
-        return
-    if not hasattr(test, "all_examples"):
+    if chosen is not None and not hasattr(test, "all_examples"):
         test.all_examples = chosen.max_examples
-        count = int(wanted) if wanted else max(5, chosen.max_examples // 5)
+        count = drawn(chosen.max_examples)
         test._hypothesis_internal_use_settings = settings(chosen, max_examples=count)
 
+
+keep_memory()  # as a worker does; else a twelfth of the time of small runs goes into pages
 
 # numba makes millions of objects that stay: looking through them for garbage every 700 of them took
 # a twelfth of the time that such tests take.
@@ -74,6 +78,16 @@ gc.set_threshold(50_000, 20, 50)
 def pytest_collection_finish() -> None:
     """What is there now stays to the end: ten thousand tests and what their files import."""
     gc.freeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_parser() -> Iterator[None]:
+    """All calls of the command line share its parser, which takes 50 ms to build."""
+    from tests.curate.command_line import build_once
+
+    with pytest.MonkeyPatch.context() as patch:
+        build_once(patch)
+        yield
 
 
 # Under nohup, or in the background of a script, Ctrl-C is ignored, and so it would be by commands

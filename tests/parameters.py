@@ -1,11 +1,19 @@
-"""Values of a parametrised test, of which `make test` takes the first few."""
+"""Values of a test, parametrised or drawn, of which `make test` takes the first few."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
+
+
+def drawn(examples: int) -> int:
+    """The examples that a property test draws: a tenth, and all of them by make test-slow; or so
+    many as LLMCURATE_EXAMPLES says."""
+    wanted = os.environ.get("LLMCURATE_EXAMPLES", "")
+    return examples if wanted == "all" else int(wanted or max(5, examples // 10))
 
 
 def few(names: Iterable[str], *quick: str) -> list[Any]:

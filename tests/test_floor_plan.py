@@ -6,22 +6,21 @@ import runpy
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+SCRIPT = runpy.run_path(str(ROOT / "scripts" / "floor_plan.py"))
 
 
 def test_the_floor_plan_is_that_of_the_docstrings() -> None:
-    script = runpy.run_path(str(ROOT / "scripts" / "floor_plan.py"))
-    for path in script["PAGES"]:
+    for path in SCRIPT["PAGES"]:
         page = path.read_text(encoding="utf-8")
         assert "made by scripts/floor_plan.py" in page
-        assert script["written"](page) == page, "run python scripts/floor_plan.py"
+        assert SCRIPT["written"](page) == page, "run python scripts/floor_plan.py"
 
 
 def test_every_module_says_what_it_is() -> None:
-    script = runpy.run_path(str(ROOT / "scripts" / "floor_plan.py"))
     silent = [
         path
-        for package in script["PACKAGES"]
+        for package in SCRIPT["PACKAGES"]
         for path in (ROOT / package).rglob("*.py")
-        if not script["first_sentence"](path)
+        if not SCRIPT["first_sentence"](path)
     ]
     assert silent == []

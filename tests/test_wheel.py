@@ -45,6 +45,20 @@ def test_the_wheel_holds_recipes_and_the_demo_web_and_no_tests(wheel: Path) -> N
     }
 
 
+def test_a_wheel_with_machine_code_is_for_one_python_and_kind_of_machine(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "code/module/stamp").mkdir(parents=True)
+    (tmp_path / "code/module/stamp/kernel.nbc").write_bytes(b"code")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
+    environment = {**os.environ, "MACHINE_CODE": str(tmp_path / "code")}
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, env=environment)
+    (wheel,) = tmp_path.glob("*.whl")
+    assert "llmcurate/machine_code/module/stamp/kernel.nbc" in zipfile.ZipFile(wheel).namelist()
+    assert sys.implementation.cache_tag.replace("cpython-", "-cp") in wheel.name
+    assert not wheel.name.endswith("-none-any.whl")
+
+
 def run_alone(wheel: Path, folder: Path, *arguments: str) -> str:
     """What a command prints that finds nothing but the wheel's files."""
     site = folder / "site"

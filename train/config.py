@@ -4,15 +4,106 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
 
 from llmcurate.base.errors import UsageError
-from llmcurate.base.settings import Setting, check
+from llmcurate.base.settings import dataclass
 from train.model.config import ModelConfig
-from train.model.position_settings import Rope
+from train.model.position_settings import Rope, RopeScaling
 from train.objective_settings import Auto, Objective
-from train.stages import Source, Stage
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A folder of shards and its part of the training text, by one of ``weight``, ``tokens`` and
+    ``epochs`` at most. With none, a source has the part that its size gives it.
+    """
+
+    shards: str = Field(description="Folder of the token shards.")
+    name: str | None = Field(
+        None, description="Name in the summary. Without a value it is that of the folder."
+    )
+    weight: float | None = Field(
+        None, gt=0, description="Weight relative to the weights of the other sources."
+    )
+    tokens: int | None = Field(
+        None, ge=1, description="Tokens that the run, or its stage, takes of the source."
+    )
+    epochs: float | None = Field(
+        None, gt=0, description="Epochs of the source in the run, or in its stage."
+    )
+
+    def __post_init__(self) -> None:
+        amounts = [
+            name for name in ("weight", "tokens", "epochs") if getattr(self, name) is not None
+        ]
+        if len(amounts) > 1:
+            raise UsageError(f"source {self.label}: give {' or '.join(amounts)}")
+
+    @property
+    def label(self) -> str:
+        return self.name or self.shards.rstrip("/").rsplit("/", 1)[-1]
+
+
+_SAME = "Without a value it is that of the run."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """A stretch of the run, with what differs in it from the run's own settings. The run's schedule
+    and warm-up go on over all stages; a stage that has a ``schedule``, ``warmup``, ``decay`` or
+    ``lr_floor`` of its own follows that, over its own steps.
+    """
+
+    steps: int = Field(ge=1, description="Number of steps of the stage.")
+    name: str | None = Field(
+        None, description="Name in the summary. Without a value it is `stage 1` and so on."
+    )
+    context: int | None = Field(None, ge=1, description=f"Tokens in a row. {_SAME}")
+    rows: int | None = Field(None, ge=1, description=f"Rows in the batch of a step. {_SAME}")
+    packing: str | None = Field(None, description=f"How documents fill rows. {_SAME}")
+    lr: float | None = Field(None, gt=0, description=f"Learning rate after warm-up. {_SAME}")
+    lr_floor: float | None = Field(
+        None, ge=0, le=1, description=f"Share of the learning rate at the end. {_SAME}"
+    )
+    schedule: str | None = Field(None, description=f"Schedule of the learning rate. {_SAME}")
+    warmup: int | None = Field(
+        None,
+        ge=0,
+        description="Steps of warm-up of a schedule of its own. Without a value 0, in the first "
+        "stage that of the run.",
+    )
+    decay: float | None = Field(
+        None,
+        ge=0,
+        le=1,
+        description=f"Share of the steps over which the schedule wsd falls. {_SAME}",
+    )
+    sources: tuple[Source, ...] = Field(
+        (), description="Sources of the stage. Without any they are those of the run."
+    )
+    theta: float | None = Field(
+        None,
+        gt=0,
+        description="Base of the rotary frequencies from here on. Without a value it stays.",
+    )
+    scaling: RopeScaling | None = Field(
+        None,
+        description="How rotary positions are stretched from here on. Without a value as before.",
+    )
+
+    @property
+    def scheduled(self) -> bool:
+        """Whether it has a schedule of its own."""
+        own = (self.schedule, self.warmup, self.decay, self.lr_floor)
+        return any(value is not None for value in own)
+
+
+Precision = Literal["auto", "fp32", "bf16"]
+Sharing = Literal["ddp", "fsdp"]
+AfterSpike = Literal["stop", "skip", "rollback"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,289 +113,249 @@ class TrainConfig:
     recipe step ``pretrain`` and its options take it from there.
     """
 
-    steps: Annotated[int, Setting("Number of steps.", ge=1)] = 400
-    rows: Annotated[int, Setting("Rows of `context` tokens in the batch of a step.", ge=1)] = 4
-    context: Annotated[int, Setting("Tokens in a row.", ge=1)] = 256
-    objective: Annotated[
-        Objective,
-        Setting(
-            "What is learned: the kind of an objective, or an object of `kind` and its settings "
-            "(train/objective_settings.py). `auto` is the model's own."
-        ),
-    ] = dataclasses.field(default_factory=Auto)
-    optimizer: Annotated[str, Setting("The optimizer: `adamw`, `muon`, `adafactor` or `lion`.")] = (
-        "adamw"
+    steps: int = Field(400, ge=1, description="Number of steps.")
+    rows: int = Field(4, ge=1, description="Rows of `context` tokens in the batch of a step.")
+    context: int = Field(256, ge=1, description="Tokens in a row.")
+    objective: Objective = Field(
+        default_factory=Auto,
+        description="What is learned: the kind of an objective, or an object of `kind` and its "
+        "settings (train/objective_settings.py). `auto` is the model's own.",
     )
-    lr: Annotated[float, Setting("Learning rate after warm-up.", gt=0)] = 3e-3
-    schedule: Annotated[
-        str,
-        Setting(
-            "The learning rate's schedule after warm-up: `cosine`, `wsd`, `wsd-sqrt`, "
-            "`linear`, `inverse-sqrt` or `constant`."
-        ),
-    ] = "cosine"
-    lr_floor: Annotated[
-        float,
-        Setting("Share of the learning rate that is left where the schedule ends.", ge=0, le=1),
-    ] = 0.1
-    warmup: Annotated[
-        int,
-        Setting("Steps of warm-up, in which the learning rate rises linearly, never from 0.", ge=0),
-    ] = 20
-    decay: Annotated[
-        float,
-        Setting(
-            "Share of the steps over which the schedules `wsd` and `wsd-sqrt` fall.", ge=0, le=1
-        ),
-    ] = 0.2
-    weight_decay: Annotated[float, Setting("Weight decay.", ge=0)] = 0.1
-    beta1: Annotated[
-        float, Setting("Decay of the average of gradients (AdamW and Lion).", ge=0, le=1)
-    ] = 0.9
-    beta2: Annotated[
-        float,
-        Setting(
-            "Decay of the average of squared gradients (AdamW), or of gradients (Lion).",
-            ge=0,
-            le=1,
-        ),
-    ] = 0.95
-    eps: Annotated[
-        float,
-        Setting("Number added to the denominator of an update, so that it is never 0.", gt=0),
-    ] = 1e-8
-    momentum: Annotated[float, Setting("Momentum of Muon.", ge=0, le=1)] = 0.95
-    clip: Annotated[
-        float, Setting("Largest norm of the gradient; a larger one is scaled down to it.", gt=0)
-    ] = 1.0
-    z_loss: Annotated[
-        float,
-        Setting("Weight of the square of the log normaliser in the loss; 0 leaves it out.", ge=0),
-    ] = 0.0
-    teacher: Annotated[
-        str | None,
-        Setting(
-            "Folder of a trained model of the same tokens, ours or one that transformers opens, "
-            "whose predictions are learned beside the text (Hinton et al. 2015)."
-        ),
-    ] = None
-    mtp_weight: Annotated[
-        float,
-        Setting(
-            "Weight in the loss of the modules of head.mtp, all together (DeepSeek-V3, section "
-            "4.2: 0.3, and 0.1 in the last third of training).",
-            gt=0,
-        ),
-    ] = 0.3
-    teacher_weight: Annotated[
-        float, Setting("Share of the teacher's predictions in the loss.", ge=0, le=1)
-    ] = 0.5
-    temperature: Annotated[
-        float,
-        Setting(
-            "What the logits of teacher and model are divided by where they are compared.", gt=0
-        ),
-    ] = 2.0
-    ema: Annotated[
-        float, Setting("Decay of an average of the weights; 0 keeps none.", ge=0, lt=1)
-    ] = 0.0
-    seed: Annotated[
-        int, Setting("Seed of the weights and of the order of the rows.", ge=0, lt=1 << 63)
-    ] = 0
-    packing: Annotated[
-        str,
-        Setting(
-            "How documents fill rows: `concat`, `best-fit` or `padding`. `auto` is concat where the"
-            " objective allows it, else best-fit."
-        ),
-    ] = "auto"
-    sources: Annotated[
-        tuple[Source, ...],
-        Setting("Folders of shards with a weight or an amount each, in place of one folder."),
-    ] = ()
-    stages: Annotated[
-        tuple[Stage, ...],
-        Setting(
-            "Stretches of the training with settings of their own; their steps add up to `steps`."
-        ),
-    ] = ()
-    max_epochs: Annotated[
-        float | None,
-        Setting("Largest number of epochs of any source. Without a value there is no limit.", gt=0),
-    ] = None
-    unique_tokens: Annotated[
-        int | None,
-        Setting(
-            "Tokens of each source that there are to train on, in whole documents that the seed "
-            "draws; the others are left out. What is held out stays. Without a value all.",
-            ge=1,
-        ),
-    ] = None
-    vocab_size: Annotated[
-        int | None, Setting("Size of the vocabulary, for shards that do not state it.", ge=1)
-    ] = None
-    end_of_text: Annotated[
-        int | None,
-        Setting("Id of the token that ends documents, for shards that do not state it.", ge=0),
-    ] = None
-    tokenizer: Annotated[
-        str | None, Setting("Path of a tokenizer.json, for shards without one.")
-    ] = None
-    token_dtype: Annotated[
-        str | None,
-        Setting(
-            "Type of the numbers in OLMo's .npy files. Without a value it follows from the "
-            "size of the vocabulary."
-        ),
-    ] = None
-    held_out: Annotated[
-        float,
-        Setting(
-            "Share of the documents that the model is scored on and not trained on.", gt=0, lt=1
-        ),
-    ] = 0.05
-    attention: Annotated[
-        str,
-        Setting(
-            "Back end of attention: `sdpa`, `triton`, `flex` or `eager`; `auto` takes the "
-            "fastest that the device has."
-        ),
-    ] = "auto"
-    precision: Annotated[
-        str,
-        Setting(
-            "Precision of training: `fp32`; `bf16`, matrix products and residual stream in "
-            "bfloat16; or `auto`, which is bf16 on a GPU.",
-            choices=("auto", "fp32", "bf16"),
-        ),
-    ] = "auto"
-    device: Annotated[str, Setting("The device: `auto`, `cpu`, `cuda` or `cuda:N`.")] = "auto"
-    parallel: Annotated[
-        str,
-        Setting(
-            "How several processes share the work: `ddp` copies the model, `fsdp` shards it.",
-            choices=("ddp", "fsdp"),
-        ),
-    ] = "ddp"
-    replicas: Annotated[
-        int,
-        Setting(
-            "With `parallel: fsdp` the groups of processes of which each holds all weights"
-            " together (HSDP).",
-            ge=1,
-        ),
-    ] = 1
-    tensor: Annotated[
-        int, Setting("Processes that share the matrices of each block (tensor parallel).", ge=1)
-    ] = 1
-    context_parallel: Annotated[
-        int,
-        Setting(
-            "Processes that share the tokens of each row (context parallel); `context` is a"
-            " multiple of twice as many.",
-            ge=1,
-        ),
-    ] = 1
-    offload: Annotated[
-        bool,
-        Setting(
-            "With `parallel: fsdp` keep weights, gradients and the optimizer's state in the host's"
-            " memory."
-        ),
-    ] = False
-    expert_parallel: Annotated[
-        bool,
-        Setting(
-            "With `parallel: fsdp` each process holds some of the experts whole, and tokens are"
-            " sent to them, in place of all experts to the tokens."
-        ),
-    ] = False
-    accumulate: Annotated[
-        int,
-        Setting("Micro-batches that the rows of a step are cut into, on each process.", ge=1),
-    ] = 1
-    loss_chunk: Annotated[
-        int, Setting("Tokens whose logits are held at once; 0 takes a number that fits.", ge=0)
-    ] = 0
-    recompute: Annotated[
-        bool | int,
-        Setting(
-            "Compute activations inside blocks again in the backward pass instead of keeping them:"
-            " `true` in all, N in every N-th block.",
-            ge=0,
-        ),
-    ] = False
-    compile: Annotated[bool, Setting("Compile the model with torch.compile.")] = False
-    deterministic: Annotated[
-        bool,
-        Setting(
-            "On a GPU use only operations that give the same bits each time, so that the same run"
-            " twice, or killed and resumed, ends with the same weights; slower."
-        ),
-    ] = False
-    spike: Annotated[
-        str,
-        Setting(
-            "What follows a loss spike: `stop`, `skip` the step, or `rollback` to the last "
-            "checkpoint.",
-            choices=("stop", "skip", "rollback"),
-        ),
-    ] = "stop"
-    spike_factor: Annotated[
-        float,
-        Setting(
-            "Deviations above the median of the loss from which on it is a spike; 0 counts "
-            "only a loss that is not a number.",
-            ge=0,
-        ),
-    ] = 0.0
-    spike_window: Annotated[
-        int,
-        Setting("Steps that the median and the deviation of the loss are taken over.", ge=1),
-    ] = 64
-    spike_batches: Annotated[int, Setting("Batches that are skipped after a rollback.", ge=1)] = 1
-    log_every: Annotated[
-        int,
-        Setting(
-            "Steps between two writings of metrics, a line a step; between them nothing waits for"
-            " the device.",
-            ge=1,
-        ),
-    ] = 10
-    tensorboard: Annotated[bool, Setting("Write metrics for TensorBoard too.")] = False
-    csv: Annotated[bool, Setting("Write metrics as OUT/metrics.csv too.")] = False
-    wandb: Annotated[
-        bool,
-        Setting(
-            "Send metrics to Weights & Biases too; WANDB_PROJECT names the project, and "
-            "WANDB_MODE=offline sends nothing."
-        ),
-    ] = False
-    profile: Annotated[
-        int,
-        Setting("Steps that torch.profiler traces into OUT/profile/trace.json; 0: none.", ge=0),
-    ] = 0
-    eval_every: Annotated[
-        int, Setting("Steps between two evaluations of the held-out documents.", ge=1)
-    ] = 50
-    eval_tokens: Annotated[
-        int, Setting("Largest number of held-out tokens in an evaluation.", ge=1)
-    ] = 16_384
+    optimizer: str = Field(
+        "adamw", description="The optimizer: `adamw`, `muon`, `adafactor` or `lion`."
+    )
+    lr: float = Field(3e-3, gt=0, description="Learning rate after warm-up.")
+    schedule: str = Field(
+        "cosine",
+        description="The learning rate's schedule after warm-up: `cosine`, `wsd`, `wsd-sqrt`, "
+        "`linear`, `inverse-sqrt` or `constant`.",
+    )
+    lr_floor: float = Field(
+        0.1,
+        ge=0,
+        le=1,
+        description="Share of the learning rate that is left where the schedule ends.",
+    )
+    warmup: int = Field(
+        20,
+        ge=0,
+        description="Steps of warm-up, in which the learning rate rises linearly, never from 0.",
+    )
+    decay: float = Field(
+        0.2,
+        ge=0,
+        le=1,
+        description="Share of the steps over which the schedules `wsd` and `wsd-sqrt` fall.",
+    )
+    weight_decay: float = Field(0.1, ge=0, description="Weight decay.")
+    beta1: float = Field(
+        0.9, ge=0, le=1, description="Decay of the average of gradients (AdamW and Lion)."
+    )
+    beta2: float = Field(
+        0.95,
+        ge=0,
+        le=1,
+        description="Decay of the average of squared gradients (AdamW), or of gradients (Lion).",
+    )
+    eps: float = Field(
+        1e-8,
+        gt=0,
+        description="Number added to the denominator of an update, so that it is never 0.",
+    )
+    momentum: float = Field(0.95, ge=0, le=1, description="Momentum of Muon.")
+    clip: float = Field(
+        1.0, gt=0, description="Largest norm of the gradient; a larger one is scaled down to it."
+    )
+    z_loss: float = Field(
+        0.0,
+        ge=0,
+        description="Weight of the square of the log normaliser in the loss; 0 leaves it out.",
+    )
+    teacher: str | None = Field(
+        None,
+        description="Folder of a trained model of the same tokens, ours or one that transformers "
+        "opens, whose predictions are learned beside the text (Hinton et al. 2015).",
+    )
+    mtp_weight: float = Field(
+        0.3,
+        gt=0,
+        description="Weight in the loss of the modules of head.mtp, all together (DeepSeek-V3, "
+        "section 4.2: 0.3, and 0.1 in the last third of training).",
+    )
+    teacher_weight: float = Field(
+        0.5, ge=0, le=1, description="Share of the teacher's predictions in the loss."
+    )
+    temperature: float = Field(
+        2.0,
+        gt=0,
+        description="What the logits of teacher and model are divided by where they are compared.",
+    )
+    ema: float = Field(
+        0.0, ge=0, lt=1, description="Decay of an average of the weights; 0 keeps none."
+    )
+    seed: int = Field(
+        0, ge=0, lt=1 << 63, description="Seed of the weights and of the order of the rows."
+    )
+    packing: str = Field(
+        "auto",
+        description="How documents fill rows: `concat`, `best-fit` or `padding`. `auto` is concat "
+        "where the objective allows it, else best-fit.",
+    )
+    sources: tuple[Source, ...] = Field(
+        (), description="Folders of shards with a weight or an amount each, in place of one folder."
+    )
+    stages: tuple[Stage, ...] = Field(
+        (),
+        description="Stretches of the training with settings of their own; their steps add up to "
+        "`steps`.",
+    )
+    max_epochs: float | None = Field(
+        None,
+        gt=0,
+        description="Largest number of epochs of any source. Without a value there is no limit.",
+    )
+    unique_tokens: int | None = Field(
+        None,
+        ge=1,
+        description="Tokens of each source that there are to train on, in whole documents that "
+        "the seed draws; the others are left out. What is held out stays. Without a value all.",
+    )
+    vocab_size: int | None = Field(
+        None, ge=1, description="Size of the vocabulary, for shards that do not state it."
+    )
+    end_of_text: int | None = Field(
+        None,
+        ge=0,
+        description="Id of the token that ends documents, for shards that do not state it.",
+    )
+    tokenizer: str | None = Field(
+        None, description="Path of a tokenizer.json, for shards without one."
+    )
+    token_dtype: str | None = Field(
+        None,
+        description="Type of the numbers in OLMo's .npy files. Without a value it follows from the "
+        "size of the vocabulary.",
+    )
+    held_out: float = Field(
+        0.05,
+        gt=0,
+        lt=1,
+        description="Share of the documents that the model is scored on and not trained on.",
+    )
+    attention: str = Field(
+        "auto",
+        description="Back end of attention: `sdpa`, `triton`, `flex` or `eager`; `auto` takes the "
+        "fastest that the device has.",
+    )
+    precision: Precision = Field(
+        "auto",
+        description="Precision of training: `fp32`; `bf16`, matrix products and residual stream in "
+        "bfloat16; or `auto`, which is bf16 on a GPU.",
+    )
+    device: str = Field("auto", description="The device: `auto`, `cpu`, `cuda` or `cuda:N`.")
+    parallel: Sharing = Field(
+        "ddp",
+        description="How several processes share the work: `ddp` copies the model, `fsdp` shards "
+        "it.",
+    )
+    replicas: int = Field(
+        1,
+        ge=1,
+        description="With `parallel: fsdp` the groups of processes of which each holds all weights"
+        " together (HSDP).",
+    )
+    tensor: int = Field(
+        1, ge=1, description="Processes that share the matrices of each block (tensor parallel)."
+    )
+    context_parallel: int = Field(
+        1,
+        ge=1,
+        description="Processes that share the tokens of each row (context parallel); `context` is a"
+        " multiple of twice as many.",
+    )
+    offload: bool = Field(
+        False,
+        description="With `parallel: fsdp` keep weights, gradients and the optimizer's state in "
+        "the host's memory.",
+    )
+    expert_parallel: bool = Field(
+        False,
+        description="With `parallel: fsdp` each process holds some of the experts whole, and "
+        "tokens are sent to them, in place of all experts to the tokens.",
+    )
+    accumulate: int = Field(
+        1, ge=1, description="Micro-batches that the rows of a step are cut into, on each process."
+    )
+    loss_chunk: int = Field(
+        0, ge=0, description="Tokens whose logits are held at once; 0 takes a number that fits."
+    )
+    recompute: bool | int = Field(
+        False,
+        ge=0,
+        description="Compute activations inside blocks again in the backward pass instead of "
+        "keeping them: `true` in all, N in every N-th block.",
+    )
+    compile: bool = Field(False, description="Compile the model with torch.compile.")
+    deterministic: bool = Field(
+        False,
+        description="On a GPU use only operations that give the same bits each time, so that the "
+        "same run twice, or killed and resumed, ends with the same weights; slower.",
+    )
+    spike: AfterSpike = Field(
+        "stop",
+        description="What follows a loss spike: `stop`, `skip` the step, or `rollback` to the last "
+        "checkpoint.",
+    )
+    spike_factor: float = Field(
+        0.0,
+        ge=0,
+        description="Deviations above the median of the loss from which on it is a spike; 0 counts "
+        "only a loss that is not a number.",
+    )
+    spike_window: int = Field(
+        64, ge=1, description="Steps that the median and the deviation of the loss are taken over."
+    )
+    spike_batches: int = Field(1, ge=1, description="Batches that are skipped after a rollback.")
+    log_every: int = Field(
+        10,
+        ge=1,
+        description="Steps between two writings of metrics, a line a step; between them nothing "
+        "waits for the device.",
+    )
+    tensorboard: bool = Field(False, description="Write metrics for TensorBoard too.")
+    csv: bool = Field(False, description="Write metrics as OUT/metrics.csv too.")
+    wandb: bool = Field(
+        False,
+        description="Send metrics to Weights & Biases too; WANDB_PROJECT names the project, and "
+        "WANDB_MODE=offline sends nothing.",
+    )
+    profile: int = Field(
+        0,
+        ge=0,
+        description="Steps that torch.profiler traces into OUT/profile/trace.json; 0: none.",
+    )
+    eval_every: int = Field(
+        50, ge=1, description="Steps between two evaluations of the held-out documents."
+    )
+    eval_tokens: int = Field(
+        16_384, ge=1, description="Largest number of held-out tokens in an evaluation."
+    )
     eval: Annotated[
         dict[str, str],
-        Setting(
-            "Texts by name that are scored whole when held-out text is, by source: folders of token"
-            " shards; in a recipe any text, which the tokenizer of the shards encodes."
+        Field(
+            description="Texts by name that are scored whole when held-out text is, by source: "
+            "folders of token shards; in a recipe any text, which the tokenizer of the shards "
+            "encodes."
         ),
     ] = dataclasses.field(default_factory=dict, hash=False)
-    checkpoint_every: Annotated[int, Setting("Steps between two checkpoints.", ge=1)] = 50
-    keep_checkpoints: Annotated[
-        int, Setting("Number of the newest checkpoints that are kept.", ge=1)
-    ] = 3
-    keep_best: Annotated[bool, Setting("Keep the checkpoint of the lowest held-out loss too.")] = (
-        True
+    checkpoint_every: int = Field(50, ge=1, description="Steps between two checkpoints.")
+    keep_checkpoints: int = Field(
+        3, ge=1, description="Number of the newest checkpoints that are kept."
     )
-    async_checkpoints: Annotated[bool, Setting("Write checkpoints while training goes on.")] = False
+    keep_best: bool = Field(
+        True, description="Keep the checkpoint of the lowest held-out loss too."
+    )
+    async_checkpoints: bool = Field(False, description="Write checkpoints while training goes on.")
 
     # These may differ on a resume: they change where it runs and what is written, not the plan; of
     # a teacher its weights are in the plan.
@@ -321,7 +372,6 @@ class TrainConfig:
     )
 
     def __post_init__(self) -> None:
-        check(self)
         if self.rows % self.accumulate:
             raise UsageError(
                 f"rows is {self.rows}: {self.accumulate} micro-batches cannot share them equally"

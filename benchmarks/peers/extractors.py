@@ -78,13 +78,13 @@ def readability() -> Extractor:
 
 
 def resiliparse() -> Extractor:
-    from curate.extract.step import main_text
+    from curate.extract.extraction import main_text
 
     return one_by_one(main_text)
 
 
 def all_text() -> Extractor:
-    from curate.extract.step import full_text
+    from curate.extract.extraction import full_text
 
     return one_by_one(full_text)
 

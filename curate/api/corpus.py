@@ -113,7 +113,6 @@ class Corpus:
         workers: int = 0,
         engine: str = "local",
         address: str | None = None,
-        exchange: str | None = None,
         slurm: Mapping[str, Any] | None = None,
         scratch: Location | None = None,
         quiet: bool = False,
@@ -121,14 +120,14 @@ class Corpus:
         """Reads the files, takes the steps, and leaves corpus/, rejected/ and a report in the
         folder `out`, or at its URL. The same call again resumes.
 
-        workers: number of processes; 0: one a core. engine, address, exchange, scratch: as the
-        options of `llmcurate run`; slurm: options of sbatch, as {"partition": "cpu"}. Raises
-        RunFailed where the run cannot go on, LockHeld where another process works in `out`.
+        workers: number of processes; 0: one a core. engine, address, scratch: as the options of
+        `llmcurate run`; slurm: options of sbatch, as {"partition": "cpu"}. Raises RunFailed where
+        the run cannot go on, LockHeld where another process works in `out`.
         """
         from curate.run.outcome import Options
 
         # Whoever calls this has named the functions that it runs.
-        options = Options(workers, quiet, engine, address, exchange, allow_python=True)
+        options = Options(workers, quiet, engine, address, allow_python=True)
         options = replace(options, slurm=sbatch(slurm))
         return result_of(self.recipe, list(self.inputs), out, options, scratch)
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from curate.engines.exchange import open_exchange
 from curate.run.driver import run_planned
-from curate.run.intact import corpus_seals
 from curate.run.outcome import Options, Outcome
 from curate.run.plan import RunPlan, make_plan
 from curate.steps.recipe import Recipe
@@ -36,11 +34,7 @@ def run_plan(plan: RunPlan, folder: Path, options: Options, url: str | None = No
     outcome = run_planned(plan, folder, replace(options, published=store is not None))
     if store is not None:
         say(f"uploading new files to {store.url}", options.quiet)
-        sealed = corpus_seals(folder) if plan.stages else ()
-        digests = {path.relative_to(folder).as_posix(): digest for path, (_, digest) in sealed}
-        exchange = open_exchange(options.exchange, folder) if options.exchange else None
-        copy = exchange.publish if exchange else None
-        outcome.published = {"url": store.url, **publish(folder, store, digests, copy)}
+        outcome.published = {"url": store.url, **publish(folder, store)}
     return outcome
 
 

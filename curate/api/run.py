@@ -29,7 +29,6 @@ def run_recipe(
     workers: int = 0,
     engine: str = "local",
     address: str | None = None,
-    exchange: str | None = None,
     slurm: Mapping[str, Any] | None = None,
     scratch: Location | None = None,
     allow_python: bool = False,
@@ -44,10 +43,10 @@ def run_recipe(
     inputs: files, folders, patterns or URLs; without any, [], the recipe names its own. out: a
     folder or a URL. limit, share: documents to read, the first ones, or a share drawn by id.
     text_column: the column of the texts. split, config: of data sets of the hub, train without one.
-    workers: number of processes; 0: one a core. engine, address, exchange, scratch: as the options
-    of `llmcurate run`; slurm: options of sbatch, as {"partition": "cpu"}. allow_python: the recipe
-    may run the Python files that it names. settings: of steps by name, or of the section `read`,
-    each a mapping.
+    workers: number of processes; 0: one a core. engine, address, scratch: as the options of
+    `llmcurate run`; slurm: options of sbatch, as {"partition": "cpu"}. allow_python: the recipe may
+    run the Python files that it names. settings: of steps by name, or of the section `read`, each a
+    mapping.
 
     Raises UsageError where the call is wrong, RunFailed where the run cannot go on, LockHeld where
     another process works in `out`; each is one line that says what to do.
@@ -63,7 +62,7 @@ def run_recipe(
         chosen = load(Path(recipe) if isinstance(recipe, os.PathLike) else recipe, tuple(changes))
     else:
         chosen = parse(str(recipe), recipe.name, tuple(changes)) if changes else recipe
-    options = Options(workers, quiet, engine, address, exchange, allow_python=allow_python)
+    options = Options(workers, quiet, engine, address, allow_python=allow_python)
     options = replace(options, slurm=sbatch(slurm))
     return result_of(chosen, names_of(inputs), out, options, scratch)
 

@@ -1,22 +1,16 @@
 """`llmcurate ablate`: whether a change of the data or of its encoding makes a better model."""
 
-# ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
 from curate.cli.options import (
-    Address,
-    DryRun,
-    EngineName,
-    Json,
-    Quiet,
+    EXPERIMENT,
+    NewFolder,
     Sets,
     TrustCode,
-    Workers,
     app,
     read_changes,
 )
@@ -24,8 +18,11 @@ from curate.cli.settings import READS_TEXTS, command
 from llmcurate.base.errors import UsageError
 from llmcurate.base.terminal.output import echo
 
+if TYPE_CHECKING:
+    from curate.cli.execution import CommandOptions
 
-@command(app, "Ablate", reads=READS_TEXTS)
+
+@command(app, "Ablate", shared=(*EXPERIMENT, "dry_run"), reads=READS_TEXTS)
 def ablate(
     corpora: Annotated[
         list[str],
@@ -35,7 +32,7 @@ def ablate(
             " from the first.",
         ),
     ],
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="PATH", help="Folder to write.")],
+    out: NewFolder,
     texts: Annotated[
         Optional[list[str]],
         typer.Option(
@@ -56,16 +53,10 @@ def ablate(
             help="With --recipes: files, folders or URLs that all recipes read. [repeatable]",
         ),
     ] = None,
-    workers: Workers = 0,
-    engine: EngineName = "local",
-    address: Address = None,
     sets: Sets = None,
     trust_code: TrustCode = False,
-    as_json: Json = False,
-    dry_run: DryRun = False,
-    quiet: Quiet = False,
     *,
-    read: dict[str, Any],
+    options: CommandOptions,
     **settings: Any,
 ) -> None:
     """Train on corpora alike and compare them.
@@ -90,8 +81,8 @@ def ablate(
     from curate.products.needs import needs_training
 
     chosen = Ablate.of(settings)
-    check_engine(engine, address)
-    if engine == "slurm":
+    check_engine(options.engine, options.address)
+    if options.engine == "slurm":
         raise UsageError("--engine slurm: runs of an experiment are made by local or ray")
     with needs_training():
         from curate.experiment.ablate import describe, run_experiment
@@ -101,12 +92,11 @@ def ablate(
 
         named = named_corpora(corpora, inputs or [], recipes)
         scored = named_paths(texts or [])
-        if dry_run:
+        if options.dry_run:
             echo("\n".join(describe(named, scored, chosen, sets or [])))
             return
-        place = Place(engine, address, workers, quiet)
-        changes = [*(sets or ()), *read_changes(read)]
+        place = Place(options.engine, options.address, options.workers, options.quiet)
+        changes = [*(sets or ()), *read_changes(options.read)]
         figures = run_experiment(named, scored, out, chosen, changes, place)
-        results.show(
-            figures, lambda: text(figures), lambda: render(figures), out, as_json, "ablation"
-        )
+        pages = (lambda: text(figures), lambda: render(figures))
+        results.show(figures, *pages, out, options.as_json, "ablation")

@@ -1,6 +1,5 @@
 """`llmcurate recipes`, `steps` and `schema`: what there is to run, and what it can be told."""
 
-# ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
 import json

@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from llmcurate.base.disk.units import parse_count
 from llmcurate.base.errors import UsageError
+from llmcurate.base.settings import problem
 
 Class = TypeVar("Class", bound="CommandSettings")
 # A number that may be written as 100k or 1e5.
@@ -36,14 +37,7 @@ class CommandSettings(BaseModel):
         try:
             return cls(**options)
         except ValidationError as error:
-            first = error.errors()[0]
-            flag = f"--{str(first['loc'][0]).replace('_', '-')}"
-            if first["type"] == "missing":
-                raise UsageError(f"{cls.command} needs {flag}") from None
-            message = first["msg"].removeprefix("Value error, ").removeprefix("Input ")
-            if first["type"] == "literal_error":
-                message = f"choose {first['ctx']['expected']}".replace("'", "")
-            raise UsageError(f"{flag} {first['input']}: {message}") from None
+            raise UsageError(problem(error, lambda name: f"--{name.replace('_', '-')}")) from None
 
 
 class Forecast(CommandSettings):

@@ -1,6 +1,5 @@
 """`llmcurate dedup` and `decontaminate`: copies found, compared, measured; evaluation sets."""
 
-# ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
 from pathlib import Path
@@ -11,24 +10,24 @@ import typer
 from curate.cli import completion
 from curate.cli.options import (
     DEFAULT,
+    ENGINES,
+    MEASURES,
     Inputs,
     Json,
-    Out,
-    Quiet,
     Sets,
-    Workers,
     app,
     corpus_of,
-    engine_options,
     group,
     newest,
+    output,
     read_changes,
     reading,
+    run_steps,
     workspace,
 )
 from curate.cli.settings import READS_ALL, Steps, command
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal.output import echo, echo_json
+from llmcurate.base.terminal.output import answer, echo, echo_json
 
 if TYPE_CHECKING:
     from curate.cli.execution import CommandOptions
@@ -60,7 +59,7 @@ def _owners(setting: str) -> str:
     return f"--method {' or '.join(methods)}" if methods else ""
 
 
-@command(dedup_app, _steps, DEFAULT, hidden=True, shared=engine_options, owners=_owners)
+@command(dedup_app, _steps, DEFAULT, hidden=True, shared=ENGINES, owners=_owners)
 def dedup(
     inputs: Inputs = None,
     method: Annotated[
@@ -102,16 +101,9 @@ def dedup(
     llmcurate dedup corpus/ -o out --method paragraphs --keep none --hash sha1-64
     llmcurate dedup new/ -o out2 --method minhash --against out
     """
-    from curate.cli.execution import execute
-    from curate.dedup import methods
-    from curate.steps.recipe import compose
-    from llmcurate.base.terminal.progress import say
+    from curate.dedup.methods import steps_with_options
 
-    recipe = compose("dedup", methods.steps_with_options(method, settings), tuple(sets or ()))
-    for step in recipe.document_steps:
-        for line in step.forecast():
-            say(line, options.quiet)
-    execute(recipe, inputs or [], options, "dedup")
+    run_steps("dedup", steps_with_options(method, settings), inputs, options, sets)
 
 
 @command(dedup_app, "Clusters", "clusters")
@@ -150,17 +142,9 @@ def clusters(
     echo(browsing.text(largest, columns, colours), colours)
 
 
-@command(dedup_app, "DedupCompare", "compare")
+@command(dedup_app, "DedupCompare", "compare", shared=MEASURES)
 def compare(
-    inputs: Inputs = None,
-    out: Out = None,
-    sets: Sets = None,
-    workers: Workers = 0,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    *,
-    read: dict[str, Any],
-    **settings: Any,
+    inputs: Inputs = None, sets: Sets = None, *, options: CommandOptions, **settings: Any
 ) -> None:
     """Compare what several methods leave of the same text.
 
@@ -176,36 +160,23 @@ def compare(
     from curate.inspect.compare import compare as comparing
 
     chosen = DedupCompare.of(settings)
-    inputs, folder = corpus_of(inputs), _folder(out, "compare")
+    inputs, folder = corpus_of(inputs), _folder(options.out, "compare")
     comparison = comparing.compare(
         inputs,
         chosen.methods.split(","),
-        (*(sets or ()), *read_changes(read)),
+        (*(sets or ()), *read_changes(options.read)),
         folder,
         chosen.tokenizer,
-        workers,
-        quiet,
+        options.workers,
+        options.quiet,
     )
-    if not quiet or not as_json:
-        echo(comparing.text(comparison))
-        echo(f"page: {folder / 'compare.html'}")
-    if as_json:
-        summary = {**comparison.dump(), "paths": _paths(folder, "compare", "compare")}
-        echo_json(summary)
+    _print(comparison.dump(), comparing.text(comparison), folder, ("compare", "compare"), options)
     raise typer.Exit(1 if comparison.failed else 0)
 
 
-@command(dedup_app, "DedupEvaluate", "evaluate", reads=READS_ALL)
+@command(dedup_app, "DedupEvaluate", "evaluate", shared=MEASURES, reads=READS_ALL)
 def evaluate(
-    inputs: Inputs = None,
-    out: Out = None,
-    sets: Sets = None,
-    workers: Workers = 0,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    *,
-    read: dict[str, Any],
-    **settings: Any,
+    inputs: Inputs = None, sets: Sets = None, *, options: CommandOptions, **settings: Any
 ) -> None:
     """Measure which planted copies the methods find.
 
@@ -221,37 +192,24 @@ def evaluate(
     from curate.inspect.evaluate import dedups as evaluating
 
     chosen = DedupEvaluate.of(settings)
-    inputs, folder = corpus_of(inputs), _folder(out, "evaluate")
+    inputs, folder = corpus_of(inputs), _folder(options.out, "evaluate")
     evaluation = evaluating.evaluate(
         inputs,
         chosen.methods.split(","),
-        (*(sets or ()), *read_changes(read)),
+        (*(sets or ()), *read_changes(options.read)),
         folder,
         chosen.plant,
         chosen.seed,
         chosen.documents,
-        workers,
-        quiet,
+        options.workers,
+        options.quiet,
     )
-    if not quiet or not as_json:
-        echo(evaluating.text(evaluation))
-        echo(f"page: {folder / 'evaluation.html'}")
-    if as_json:
-        summary = {**evaluation.dump(), "paths": _paths(folder, "evaluate", "evaluation")}
-        echo_json(summary)
+    names = ("evaluate", "evaluation")
+    _print(evaluation.dump(), evaluating.text(evaluation), folder, names, options)
 
 
-@command(dedup_app, "DedupAudit", "audit", reads=READS_ALL)
-def audit(
-    inputs: Inputs = None,
-    out: Out = None,
-    workers: Workers = 0,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    *,
-    read: dict[str, Any],
-    **settings: Any,
-) -> None:
+@command(dedup_app, "DedupAudit", "audit", shared=MEASURES, reads=READS_ALL)
+def audit(inputs: Inputs = None, *, options: CommandOptions, **settings: Any) -> None:
     """Measure duplicates in training and validation text.
 
     Shows the tables of Lee et al. 2022, near-duplicates and exact passages, and the longest match;
@@ -269,7 +227,7 @@ def audit(
     from llmcurate.base.disk.files import make_folder, write_text
 
     chosen = DedupAudit.of(settings)
-    inputs, folder = corpus_of(inputs), _folder(out, "audit")
+    inputs, folder = corpus_of(inputs), _folder(options.out, "audit")
     make_folder(folder)
     measured = duplicates.audit(
         inputs,
@@ -278,17 +236,14 @@ def audit(
         folder,
         chosen.similarity,
         chosen.tokenizer,
-        workers,
-        quiet or as_json,
-        reading(read),
+        options.workers,
+        options.quiet or options.as_json,
+        reading(options.read),
     )
     data = measured.dump()
     write_text(folder / "audit.json", json.dumps(data, indent=1, ensure_ascii=False) + "\n")
-    if as_json:
-        summary = {**data, "paths": {"audit": str(folder / "audit.json")}}
-        echo_json(summary)
-    else:
-        echo(duplicates.text(measured))
+    paths = {"audit": str(folder / "audit.json")}
+    answer({**data, "paths": paths}, duplicates.text(measured), options.as_json)
 
 
 def _folder(out: Path | None, title: str) -> Path:
@@ -296,8 +251,21 @@ def _folder(out: Path | None, title: str) -> Path:
     return out if out is not None else workspace("-o OUT").out_for(title, "")
 
 
-def _paths(out: Path, key: str, name: str) -> dict[str, str]:
-    return {key: str(out / f"{name}.json"), "page": str(out / f"{name}.html")}
+def _print(
+    figures: dict[str, Any],
+    text: str,
+    folder: Path,
+    names: tuple[str, str],
+    options: CommandOptions,
+) -> None:
+    """Prints figures, and their files in a folder: of names, that in JSON and that of the files."""
+    page = folder / f"{names[1]}.html"
+    if not options.quiet or not options.as_json:
+        echo(text)
+        echo(f"page: {page}")
+    if options.as_json:
+        paths = {names[0]: str(page.with_suffix(".json")), "page": str(page)}
+        echo_json({**figures, "paths": paths})
 
 
 @dedup_app.command("import")
@@ -306,7 +274,7 @@ def import_signatures(
         list[Path],
         typer.Argument(metavar="FILE...", help="Files that `export --format minhash` wrote."),
     ],
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="PATH", help="New folder to write.")],
+    out: Annotated[Path, output("New folder to write.")],
     as_json: Json = False,
 ) -> None:
     """Make MinHash signatures an index for --against.
@@ -324,10 +292,8 @@ def import_signatures(
     from llmcurate.base.disk.units import counted
 
     figures = make_index(signatures, out)
-    if as_json:
-        echo_json({**figures, "out": str(out)})
-    else:
-        echo(f"{out}: signatures of {counted(figures['documents'], 'document')}")
+    text = f"{out}: signatures of {counted(figures['documents'], 'document')}"
+    answer({**figures, "out": str(out)}, text, as_json)
 
 
 @command(dedup_app, "Hashes", "hashes")
@@ -344,7 +310,7 @@ def hashes(as_json: Json = False, **settings: Any) -> None:
     documents, size = chosen.documents, chosen.bytes
     rows = hash_speeds(documents, size)
     summary = {"documents": documents, "bytes": size, "hashes": rows}
-    echo_json(summary) if as_json else echo(hash_table(rows, size))
+    answer(summary, hash_table(rows, size), as_json)
 
 
 @command(app, "decontaminate")
@@ -360,16 +326,10 @@ def decontaminate(
     llmcurate decontaminate corpus/ --evals gsm8k.jsonl --evals mmlu.parquet -o out
     llmcurate decontaminate corpus/ --evals gsm8k.jsonl -o out --action cut
     """
-    from curate.cli.execution import execute
-    from curate.steps.recipe import compose
-    from llmcurate.base.terminal.progress import say
-
     if not settings.get("evals"):
         raise UsageError("name the test items: --evals FILE (repeatable)")
-    recipe = compose("decontaminate", [("decontaminate", settings)], tuple(sets or ()))
-    for line in recipe.document_steps[0].forecast():
-        say(line, options.quiet)
-    outcome = execute(recipe, inputs or [], options, "decontaminate")
+    steps = [("decontaminate", settings)]
+    outcome = run_steps("decontaminate", steps, inputs, options, sets)
     if not options.as_json:
         for stage in outcome.stages:
             for note in (stage.get("decided") or {}).get("notes", ()):

@@ -1,6 +1,5 @@
 """`llmcurate evaluate`: a model scored on texts and questions."""
 
-# ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
 from pathlib import Path
@@ -12,7 +11,7 @@ from curate.cli.options import Json, Quiet, TrustCode, app, newest, reading
 from curate.cli.settings import READS_TEXTS, command
 from curate.products.needs import needs_training
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal.output import echo, echo_json
+from llmcurate.base.terminal.output import answer
 
 
 @command(app, "Evaluate", reads=READS_TEXTS)
@@ -63,8 +62,8 @@ def evaluate(
     if not paths:
         raise UsageError("name the texts: NAME=PATH")
     with needs_training(), tempfile.TemporaryDirectory(prefix="llmcurate-evaluate-") as place:
-        from train.judge.judge import judge, open_model
-        from train.judge.questions import are_questions
+        from train.evaluate.judge import judge, open_model
+        from train.evaluate.questions import are_questions
 
         judged = open_model(folder, device=chosen.device)
         asked = {name: Path(path) for name, path in paths.items() if are_questions(Path(path))}
@@ -88,10 +87,7 @@ def evaluate(
             precision=chosen.precision,
             seed=chosen.seed,
         )
-    if as_json:
-        echo_json(figures)
-    else:
-        echo(evaluation_text(figures))
+    answer(figures, evaluation_text(figures), as_json)
 
 
 def evaluation_text(figures: dict[str, Any]) -> str:

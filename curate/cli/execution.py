@@ -42,7 +42,6 @@ class CommandOptions:
     engine: str = "local"
     address: str | None = None
     scratch: Path | None = None
-    exchange: str | None = None
     read: dict[str, Any] = field(default_factory=dict)  # settings of `read` that options gave
     export: str | None = None  # the ending of JSON lines that are written beside the corpus
     allow_python: bool = False
@@ -59,7 +58,6 @@ class CommandOptions:
             self.quiet,
             self.engine,
             self.address,
-            self.exchange,
             allow_python=self.allow_python,
             slurm=self.slurm,
             restart=self.restart,

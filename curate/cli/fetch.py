@@ -1,6 +1,5 @@
 """`llmcurate fetch`: files of the web or of an object store, and captures of a URL index."""
 
-# ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
 import time
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from curate.cli.options import Json, Quiet, app
+from curate.cli.options import Json, Quiet, app, output
 from curate.cli.settings import command
 from llmcurate.base.errors import RunFailed, UsageError
 from llmcurate.base.terminal.output import echo_json
@@ -32,7 +31,7 @@ def fetch(
         ),
     ] = None,
     *,
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="PATH", help="Folder of the files.")],
+    out: Annotated[Path, output("Folder of the files.")],
     as_json: Json = False,
     quiet: Quiet = False,
     **settings: Any,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,7 +10,7 @@ import typer
 
 from curate.cli.options import Json, Quiet, app
 from curate.cli.settings import command
-from llmcurate.base.terminal.output import echo, echo_json
+from llmcurate.base.terminal.output import answer
 
 
 @command(app, "Push")
@@ -37,17 +38,9 @@ def push(
     """
     from curate.cli.command_settings import Push
     from curate.hub.push import push as push_folder
-    from llmcurate.base.disk.units import counted, format_bytes
+    from llmcurate.base.disk.units import counted
 
     chosen = Push.of(settings)
     done = push_folder(out, repository, chosen.kind, chosen.public, chosen.license, quiet)
-    if as_json:
-        echo_json(done.json())
-    elif not done.pushed and not done.removed:
-        echo(f"{done.url}: all {counted(done.files, 'file')} are there, at commit {done.commit}")
-    else:
-        removed = f", {done.removed} removed" if done.removed else ""
-        echo(
-            f"{done.url}: {done.pushed} of {counted(done.files, 'file')} pushed"
-            f" ({format_bytes(done.bytes)}){removed}, as commit {done.commit}"
-        )
+    text = f"{done.url}: {counted(done.files, 'file')}, as commit {done.commit}"
+    answer(asdict(done), text, as_json)

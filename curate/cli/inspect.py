@@ -1,7 +1,6 @@
 """`llmcurate explain`, `stats`, `whatif`, `browse`, `verify` and `check`: looking at runs and
 corpora."""
 
-# ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
 from pathlib import Path
@@ -20,12 +19,13 @@ from curate.cli.options import (
     command_options,
     corpus_of,
     newest,
+    output,
     reading,
     workspace,
 )
 from curate.cli.settings import command
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal.output import echo, echo_json
+from llmcurate.base.terminal.output import answer, echo, echo_json
 
 if TYPE_CHECKING:
     from curate.cli.execution import CommandOptions
@@ -129,12 +129,7 @@ def whatif(
     sets: Sets = None,
     out: Annotated[
         Optional[Path],
-        typer.Option(
-            "-o",
-            "--out",
-            metavar="PATH",
-            help="A .html file for the answer; with --apply a folder for the new run.",
-        ),
+        output("A .html file for the answer; with --apply a folder for the new run."),
     ] = None,
     apply: Annotated[
         bool, typer.Option("--apply", help="Make the run with these settings, in place or in -o.")
@@ -154,28 +149,21 @@ def whatif(
     """
     run = newest("corpus", run, "RUN")
     if apply:
-        _apply(run, tuple(sets or ()), command_options(out, workers, False, as_json, False, quiet))
+        _apply(run, tuple(sets or ()), command_options(out, workers, as_json=as_json, quiet=quiet))
     else:
         _answer(run, tuple(sets or ()), out, as_json)
 
 
 def _answer(run: Path, sets: tuple[str, ...], page: Path | None, as_json: bool) -> None:
     """Prints the answer, and writes its page."""
-    from curate.inspect.whatif import columns
+    from curate.inspect.whatif.figures import answer
+    from curate.inspect.whatif.rendering import page as page_of
+    from curate.inspect.whatif.rendering import text
     from llmcurate.base.disk.files import write_text
     from llmcurate.base.terminal.progress import say
 
     _check_page(page, "-o")
-    early = columns.start(run)
-    try:
-        from curate.inspect.whatif.figures import answer
-        from curate.inspect.whatif.rendering import page as page_of
-        from curate.inspect.whatif.rendering import text
-
-        figures = answer(run, sets, early)
-    finally:
-        if early is not None:
-            early.close()
+    figures = answer(run, sets)
     if page is not None:
         write_text(page, page_of(figures))
     if as_json:
@@ -267,10 +255,7 @@ def _finished(run: Path | None) -> Path:
 @command(app, "Verify")
 def verify(
     run: Run = None,
-    out: Annotated[
-        Optional[Path],
-        typer.Option("-o", "--out", metavar="PATH", help="Folder for verify.html and verify.json."),
-    ] = None,
+    out: Annotated[Optional[Path], output("Folder for verify.html and verify.json.")] = None,
     as_json: Json = False,
     **settings: Any,
 ) -> None:
@@ -329,8 +314,5 @@ def check(
     run = _finished(run)
     work = checking.repair if repair else checking.check
     result = work(run, Options(workers, quiet))
-    if as_json:
-        echo_json(result.dump())
-    else:
-        echo(result.text())
+    answer(result.dump(), result.text(), as_json)
     raise typer.Exit(0 if result.passed else 1)

@@ -52,23 +52,6 @@ def language_train(
     run_steps("language-model", [("language_model", settings)], inputs, options, sets)
 
 
-@command(language_app, "language_profiles", "profile")
-def language_profile(
-    inputs: Inputs = None, sets: Sets = None, *, options: CommandOptions, **settings: Any
-) -> None:
-    """Learn what the rules must know of a language, from good texts.
-
-    Writes profiles.yaml: by language stop words, end marks, limits of Gopher's and FineWeb's rules
-    and a threshold of language confidence. The setting `profile` of the rules takes its folder.
-
-    \b
-    Example:
-    llmcurate language profile wikipedia-th.jsonl -o profiles --lang th
-    """
-    steps = [("language_profiles", settings)]
-    run_steps("language-profiles", steps, inputs, options, sets)
-
-
 @command(language_app, "LanguageEvaluate", "evaluate")
 def language_evaluate(
     model: Annotated[Path, typer.Argument(help="A fastText model.")],

@@ -1,23 +1,18 @@
 """`llmcurate mix`: sources mixed in stated proportions, and the search of these."""
 
-# ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
 from curate.cli.options import (
     DEFAULT,
-    Address,
-    EngineName,
-    Json,
-    Quiet,
+    EXPERIMENT,
+    RECIPE,
+    NewFolder,
     Sets,
     TrustCode,
-    Workers,
-    command_options,
     corpus_of,
     group,
     read_changes,
@@ -34,7 +29,7 @@ mix_app = group("mix", "Mix sources into one shuffled corpus (mix IN...).", defa
 
 
 # The settings that are mappings have short forms of their own.
-@command(mix_app, "mix", DEFAULT, hidden=True, shared=command_options, reads=READS_TEXTS)
+@command(mix_app, "mix", DEFAULT, hidden=True, shared=RECIPE, reads=READS_TEXTS)
 def mix(
     inputs: Annotated[
         Optional[list[str]],
@@ -104,7 +99,7 @@ def mix(
     llmcurate mix corpus/ --by lang --weights temperature --floor en=0.3 -o mixed
     """
     from curate.cli.execution import execute
-    from curate.mix.step import command_settings as parsed
+    from curate.mix.product import command_settings as parsed
     from curate.steps.recipe import compose
 
     short = {"weights": weights, "shards": shards, "total": total, "amounts": amounts}
@@ -119,7 +114,7 @@ def mix(
         preview(recipe.products[0], options.as_json)
 
 
-@command(mix_app, "MixSearch", "search", reads=READS_TEXTS)
+@command(mix_app, "MixSearch", "search", shared=EXPERIMENT, reads=READS_TEXTS)
 def search(
     inputs: Annotated[
         list[str],
@@ -129,7 +124,7 @@ def search(
             " runs, which one tokenizer encodes.",
         ),
     ],
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="PATH", help="Folder to write.")],
+    out: NewFolder,
     texts: Annotated[
         Optional[list[str]],
         typer.Option(
@@ -147,15 +142,10 @@ def search(
             help="Weights of the texts' bits a byte. Without any, by their bytes.",
         ),
     ] = None,
-    workers: Workers = 0,
-    engine: EngineName = "local",
-    address: Address = None,
     sets: Sets = None,
     trust_code: TrustCode = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
     *,
-    read: dict[str, Any],
+    options: CommandOptions,
     **settings: Any,
 ) -> None:
     """Search the mixture of sources that a text asks for.
@@ -172,14 +162,14 @@ def search(
     from curate.cli.model_settings import MixSearch
     from curate.engines.choose import check_engine
     from curate.inspect import results
+    from curate.mix.product import pairs
     from curate.mix.sources import named
-    from curate.mix.step import pairs
     from curate.products.eval_texts import named_paths
     from curate.products.needs import needs_training
 
     chosen = MixSearch.of(settings)
-    check_engine(engine, address)
-    if engine == "slurm":
+    check_engine(options.engine, options.address)
+    if options.engine == "slurm":
         raise UsageError("--engine slurm: small models are trained by local or ray")
     sources = {name: paths[0] for name, paths in named(inputs).items()}
     weights = pairs("--eval-weights", text_weights or [])
@@ -188,16 +178,15 @@ def search(
         from curate.experiment.mixtures import search_mixture
         from curate.experiment.runs import Place
 
-        place = Place(engine, address, workers, quiet)
+        place = Place(options.engine, options.address, options.workers, options.quiet)
         figures = search_mixture(
             sources,
             named_paths(texts or []),
             weights,
             out,
             chosen,
-            [*(sets or ()), *read_changes(read)],
+            [*(sets or ()), *read_changes(options.read)],
             place,
         )
-        results.show(
-            figures, lambda: text(figures), lambda: render(figures), out, as_json, "mixtures"
-        )
+        pages = (lambda: text(figures), lambda: render(figures))
+        results.show(figures, *pages, out, options.as_json, "mixtures")

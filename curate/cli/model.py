@@ -1,6 +1,5 @@
 """`llmcurate model`: what models are made of and cost, before anything is trained."""
 
-# ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
@@ -10,11 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from curate.cli import completion
-from curate.cli.options import Json, Quiet, Sets, TrustCode, group, reading
+from curate.cli.options import (
+    AnyModel,
+    Json,
+    NewFolder,
+    Quiet,
+    Sets,
+    TrustCode,
+    group,
+    output,
+    reading,
+)
 from curate.cli.settings import READS_TEXTS, command
 from llmcurate.base.disk.units import counted, format_bytes, format_percent, format_scaled
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal.output import echo, echo_json
+from llmcurate.base.terminal.output import answer
 from llmcurate.base.terminal.tables import table
 
 if TYPE_CHECKING:
@@ -71,7 +80,7 @@ def model_show(
             recompute=chosen.recompute,
             preset=None if Path(model).is_dir() or model in OWN else model,
         )
-    echo_json(facts) if as_json else echo("\n".join(model_lines(model, facts)))
+    answer(facts, "\n".join(model_lines(model, facts)), as_json)
 
 
 @command(model_app, "ModelCoordinates", "coordinates")
@@ -111,16 +120,14 @@ def model_coordinates(
             steps=chosen.steps, lr=chosen.lr, optimizer=chosen.optimizer, seed=chosen.seed
         )
         outputs_of = coordinates(_config(model, None, sets or []), widths, plan)
-    if as_json:
-        echo_json({"widths": widths, **outputs_of})
-        return
     rows = [
         (kind, name, *(f"{size:.3g}" for size in row["sizes"]), f"{row['slope']:+.2f}")
         for kind, outputs in outputs_of.items()
         for name, row in outputs.items()
     ]
     head = ("", "changes by", *(str(width) for width in widths), "slope")
-    echo("\n".join(table(head, rows, left=(0, 1))))
+    lines = table(head, rows, left=(0, 1))
+    answer({"widths": widths, **outputs_of}, "\n".join(lines), as_json)
 
 
 @command(model_app, "ModelCompare", "compare")
@@ -132,7 +139,7 @@ def model_compare(
             help="A preset, settings behind it: NAME=PRESET,KEY=VALUE; or a YAML file of them.",
         ),
     ],
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="PATH", help="Folder to write.")],
+    out: NewFolder,
     shards: Annotated[
         Optional[Path],
         typer.Option(metavar="PATH", help="Token shards. In a workspace the newest."),
@@ -170,17 +177,14 @@ def model_compare(
 
 @command(model_app, "ModelRopeSearch", "rope-search", reads=READS_TEXTS)
 def model_rope_search(
-    model: Annotated[
-        Path,
-        typer.Argument(help="Folder of a trained model, or of one as transformers saves it."),
-    ],
+    model: AnyModel,
     texts: Annotated[
         str,
         typer.Argument(
             help="Long documents that llmcurate reads, or token shards of the model's tokenizer."
         ),
     ],
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="FILE", help="JSON file to write.")],
+    out: Annotated[Path, output("JSON file to write.", "FILE")],
     as_json: Json = False,
     quiet: Quiet = False,
     *,
@@ -210,8 +214,8 @@ def model_rope_search(
 
     chosen = ModelRopeSearch.of(settings)
     with needs_training(), tempfile.TemporaryDirectory(prefix="llmcurate-rope-") as folder:
-        from train.judge.judge import open_model
-        from train.judge.rope_search import older_scalings, rope_search
+        from train.evaluate.judge import open_model
+        from train.evaluate.rope_search import older_scalings, rope_search
 
         judged = open_model(model, device=chosen.device)
         older_scalings(judged.model.config, chosen.context)  # refuse before texts are encoded
@@ -242,16 +246,13 @@ def model_rope_search(
                 on_scored=scored,
             )
     write_text(out, json.dumps(figures["scaling"]) + "\n")
-    if as_json:
-        echo_json({"out": str(out), **figures})
-        return
     number = figures["texts"]
     head = ("loss", *(f"{of.replace('_', ' ')}, {counted(number[of], 'text')}" for of in number))
     rows = [
         (name, *(f"{score[of]:.4f}" for of in number)) for name, score in figures["scores"].items()
     ]
-    echo("\n".join(table(head, rows)))
-    echo(f"{out}: the factors of longrope, for --set model.position.scaling")
+    note = f"{out}: the factors of longrope, for --set model.position.scaling"
+    answer({"out": str(out), **figures}, "\n".join([*table(head, rows), note]), as_json)
 
 
 def _config(model: str, vocab: int | None, sets: list[str]) -> ModelConfig:
@@ -291,11 +292,8 @@ def model_list(as_json: Json = False) -> None:
         for name, build in PRESETS.items():
             config = build()
             facts.append((name, parameters(config), architecture_row(config)))
-    if as_json:
-        listed = [{"name": name, "parameters": total, **row} for name, total, row in facts]
-        echo_json(listed)
-    else:
-        echo("\n".join(preset_lines(facts)))
+    listed = [{"name": name, "parameters": total, **row} for name, total, row in facts]
+    answer(listed, "\n".join(preset_lines(facts)), as_json)
 
 
 def model_lines(name: str, facts: dict[str, Any]) -> Iterator[str]:

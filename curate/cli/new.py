@@ -8,7 +8,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from curate.cli.options import group
+from curate.cli.options import group, output
 from llmcurate.base.errors import UsageError
 from llmcurate.base.terminal.output import echo
 
@@ -108,10 +108,8 @@ def step(
         str, typer.Argument(metavar="NAME", help="Name of the step, as share_of_digits.")
     ],
     out: Annotated[
-        Optional[Path],  # noqa: UP045 (Typer reads Optional on every Python that is supported)
-        typer.Option(
-            "-o", "--out", metavar="PATH", help="New folder. The default is llmcurate-NAME."
-        ),
+        Optional[Path],
+        output("New folder. The default is llmcurate-NAME."),
     ] = None,
 ) -> None:
     """Write a package with a step of your own.

@@ -1,11 +1,10 @@
 """The app, the options that its commands share, and groups of commands."""
 
-# ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
@@ -20,6 +19,7 @@ from llmcurate.base.errors import UsageError
 if TYPE_CHECKING:
     from curate.cli.execution import CommandOptions
     from curate.formats.read_settings import ReadSettings
+    from curate.run.outcome import Outcome
     from curate.run.workspace import Workspace
 
 DEFAULT = "default"
@@ -90,24 +90,24 @@ Inputs = Annotated[
         " corpus.",
     ),
 ]
+
+
+def output(help: str, metavar: str = "PATH") -> Any:
+    """The option -o, of what a command writes."""
+    return typer.Option("-o", "--out", metavar=metavar, help=help)
+
+
 Out = Annotated[
     Optional[Path],
-    typer.Option(
-        "-o",
-        "--out",
-        metavar="PATH",
-        help="Folder or URL to write; - writes the corpus to standard output. In a workspace the"
-        " default is the next run.",
+    output(
+        "Folder or URL to write; - writes the corpus to standard output. In a workspace the default"
+        " is the next run."
     ),
 ]
-Page = Annotated[
-    Optional[Path],
-    typer.Option(
-        "-o",
-        "--out",
-        metavar="PATH",
-        help="Folder for the figures and a page of them.",
-    ),
+NewFolder = Annotated[Path, output("Folder to write.")]
+Page = Annotated[Optional[Path], output("Folder for the figures and a page of them.")]
+AnyModel = Annotated[
+    Path, typer.Argument(help="Folder of a trained model, or of one as transformers saves it.")
 ]
 Workers = Annotated[
     int,
@@ -118,7 +118,7 @@ EngineName = Annotated[
     typer.Option(
         "--engine",
         metavar="local|ray|slurm",
-        help="Engine: this machine, a Ray cluster, or jobs of Slurm.",
+        help="Engine: this machine, or a Ray cluster or jobs of Slurm, whose machines all see OUT.",
     ),
 ]
 Address = Annotated[
@@ -127,13 +127,6 @@ Address = Annotated[
         metavar="HOST:PORT",
         help="With --engine ray: address of a running cluster. Without it one starts here. With"
         " --engine slurm: HOST or HOST:PORT at which nodes reach this machine.",
-    ),
-]
-Exchange = Annotated[
-    Optional[str],
-    typer.Option(
-        metavar="URL",
-        help="With --engine ray: URL of a store for files, where machines share no folder.",
     ),
 ]
 Slurm = Annotated[
@@ -148,8 +141,8 @@ Scratch = Annotated[
     Optional[Path],
     typer.Option(
         metavar="PATH",
-        help="Folder in which the run works where OUT is a URL. The default is in the user's cache"
-        " folder.",
+        help="Folder in which the run works where OUT is a URL; with --engine ray or slurm one that"
+        " all machines see. The default is in the user's cache folder.",
     ),
 ]
 Restart = Annotated[bool, typer.Option("--restart", help="Begin anew; OUT is renamed to OUT.1.")]
@@ -203,43 +196,20 @@ TrustCode = Annotated[
 ]
 
 
+# The options that `CommandOptions` holds: of a command that runs a recipe, of one on documents, of
+# one on documents that engines may run elsewhere, of one that measures documents, of experiments.
+RECIPE = ("out", "workers", "restart", "as_json", "dry_run", "quiet")
+DOCUMENTS = (*RECIPE, "read", "export")
+ENGINES = (*DOCUMENTS, "engine", "address", "slurm", "scratch")
+MEASURES = ("out", "workers", "read", "as_json", "quiet")
+EXPERIMENT = ("workers", "engine", "address", "read", "as_json", "quiet")
+
+
 def command_options(
-    out: Out = None,
-    workers: Workers = 0,
-    restart: Restart = False,
-    as_json: Json = False,
-    dry_run: DryRun = False,
-    quiet: Quiet = False,
-) -> CommandOptions:
-    """The options of a command that runs a recipe."""
-    from curate.cli.execution import CommandOptions
-
-    return CommandOptions(out, workers, as_json, dry_run, quiet, restart)
-
-
-def document_options(
-    out: Out = None,
-    workers: Workers = 0,
-    read: dict[str, Any] | None = None,
-    export: Export = None,
-    restart: Restart = False,
-    as_json: Json = False,
-    dry_run: DryRun = False,
-    quiet: Quiet = False,
-) -> CommandOptions:
-    """The options of a command on documents."""
-    from curate.cli.execution import CommandOptions
-
-    how = (as_json, dry_run, quiet, restart)
-    return CommandOptions(out, workers, *how, read=read or {}, export=export)
-
-
-def engine_options(
     out: Out = None,
     workers: Workers = 0,
     engine: EngineName = "local",
     address: Address = None,
-    exchange: Exchange = None,
     slurm: Slurm = None,
     scratch: Scratch = None,
     read: dict[str, Any] | None = None,
@@ -249,10 +219,10 @@ def engine_options(
     dry_run: DryRun = False,
     quiet: Quiet = False,
 ) -> CommandOptions:
-    """The options of a command on documents that engines may run elsewhere."""
+    """The options that commands share, each has those that it names."""
     from curate.cli.execution import CommandOptions
 
-    where = (engine, address, scratch, exchange)
+    where = (engine, address, scratch)
     how = (as_json, dry_run, quiet, restart)
     return CommandOptions(out, workers, *how, *where, read or {}, export, slurm=tuple(slurm or ()))
 
@@ -296,13 +266,18 @@ def run_steps(
     steps: list[tuple[str, dict[str, Any]]],
     inputs: list[str] | None,
     options: CommandOptions,
-    sets: list[str] | None = None,
-) -> None:
-    """Runs a recipe of the steps."""
+    sets: Sequence[str] | None = None,
+) -> Outcome:
+    """Runs a recipe of the steps, after a word on what they take."""
     from curate.cli.execution import execute
     from curate.steps.recipe import compose
+    from llmcurate.base.terminal.progress import say
 
-    execute(compose(title, steps, tuple(sets or ())), inputs or [], options, title)
+    recipe = compose(title, steps, tuple(sets or ()))
+    for step in recipe.document_steps:
+        for line in step.forecast():
+            say(line, options.quiet)
+    return execute(recipe, inputs or [], options, title)
 
 
 class DefaultGroup(TyperGroup):

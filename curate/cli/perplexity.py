@@ -1,6 +1,5 @@
 """`llmcurate perplexity`: documents by how expected they are; n-gram models."""
 
-# ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
 from pathlib import Path

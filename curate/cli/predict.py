@@ -8,10 +8,10 @@ from typing import Annotated, Any
 
 import typer
 
-from curate.cli.options import Json, Quiet, app
+from curate.cli.options import Json, Quiet, app, output
 from curate.cli.settings import command
 from curate.products.needs import needs_training
-from llmcurate.base.terminal.output import echo, echo_json
+from llmcurate.base.terminal.output import answer
 
 
 @command(app, "Predict")
@@ -21,9 +21,7 @@ def predict(
         typer.Argument(help="Folder of a fine-tuned model, or of one as transformers saves it."),
     ],
     texts: Annotated[Path, typer.Argument(metavar="FILE", help="Texts of its task in JSON lines.")],
-    out: Annotated[
-        Path, typer.Option("-o", "--out", metavar="FILE", help="File in JSON lines to write.")
-    ],
+    out: Annotated[Path, output("File in JSON lines to write.", "FILE")],
     as_json: Json = False,
     quiet: Quiet = False,
     **settings: Any,
@@ -42,7 +40,7 @@ def predict(
 
     chosen = Predict.of(settings)
     with needs_training():
-        from train.judge.predict import predict as predicted
+        from train.evaluate.predict import predict as predicted
 
         done = predicted(
             model,
@@ -54,14 +52,9 @@ def predict(
         )
     lines = (json.dumps(line, ensure_ascii=False) + "\n" for line in done.lines)
     write_text(out, "".join(lines))
-    if as_json:
-        echo_json({"out": str(out), **done.figures})
-    elif not quiet:
-        figures = {name: value for name, value in done.figures.items() if name != "context"}
-        shown = ", ".join(
-            f"{name.replace('_', ' ')} {value:,}"
-            if isinstance(value, int)
-            else f"{name.replace('_', ' ')} {value:.3f}"
-            for name, value in figures.items()
-        )
-        echo(f"{out}: {shown}")
+    shown = ", ".join(
+        f"{name.replace('_', ' ')} {value:{',' if isinstance(value, int) else '.3f'}}"
+        for name, value in done.figures.items()
+        if name != "context"
+    )
+    answer({"out": str(out), **done.figures}, f"{out}: {shown}", as_json, quiet)

@@ -1,6 +1,5 @@
 """`llmcurate quality`: documents by a classifier's score; train and evaluate classifiers."""
 
-# ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
 from pathlib import Path
@@ -12,6 +11,7 @@ from curate.cli.options import (
     DEFAULT,
     Inputs,
     Json,
+    NewFolder,
     Page,
     Restart,
     Sets,
@@ -22,7 +22,7 @@ from curate.cli.options import (
 from curate.cli.settings import command
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal.output import echo, echo_json
+from llmcurate.base.terminal.output import answer, echo, echo_json
 
 if TYPE_CHECKING:
     from curate.cli.execution import CommandOptions
@@ -64,7 +64,7 @@ def quality(
 def quality_train(
     positive: Positive,
     negative: Negative,
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="PATH", help="Folder to write.")],
+    out: NewFolder,
     restart: Restart = False,
     as_json: Json = False,
     *,
@@ -177,15 +177,13 @@ def quality_threshold(
         threshold = threshold_of(scores, fraction)
         kept = int((scores >= threshold).sum())
         rows.append({"keep": fraction, "threshold": threshold, "kept": kept})
-    if as_json:
-        echo_json({**texts.tally, "documents": len(scores), "thresholds": rows})
-        return
-    for row in rows:
-        echo(
-            f"--threshold {row['threshold']!r} keeps {row['kept']} of"
-            f" {counted(len(scores), 'document')}"
-            f" ({row['kept'] / len(scores):.2%})"
-        )
+    lines = [
+        f"--threshold {row['threshold']!r} keeps {row['kept']} of"
+        f" {counted(len(scores), 'document')} ({row['kept'] / len(scores):.2%})"
+        for row in rows
+    ]
+    figures = {**texts.tally, "documents": len(scores), "thresholds": rows}
+    answer(figures, "\n".join(lines), as_json)
 
 
 def text_of(figures: dict[str, Any]) -> str:

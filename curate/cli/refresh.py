@@ -1,6 +1,5 @@
 """`llmcurate refresh` and `forget`: a corpus that grows, and what leaves it."""
 
-# ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
 import sys
@@ -12,17 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from curate.cli.options import (
-    Address,
+    EXPERIMENT,
     AllowPython,
-    DryRun,
-    EngineName,
-    Exchange,
     Json,
     Quiet,
     Sets,
-    Slurm,
-    Workers,
     app,
+    output,
     read_changes,
 )
 from curate.cli.settings import READS_ALL, command
@@ -32,6 +27,7 @@ from llmcurate.base.terminal.output import echo, echo_json, tell
 
 if TYPE_CHECKING:
     from curate.cli.command_settings import Refresh
+    from curate.cli.execution import CommandOptions
     from curate.refresh.outcome import How, Refreshed
 
 NOTHING_NEW, DAMAGED = 3, 65  # exit codes; 65 is EX_DATAERR of sysexits.h
@@ -50,11 +46,9 @@ class Request:
     settings: Refresh
 
 
-@command(app, "Refresh", reads=READS_ALL)
+@command(app, "Refresh", shared=(*EXPERIMENT, "slurm", "dry_run"), reads=READS_ALL)
 def refresh(
-    out: Annotated[
-        Path, typer.Option("-o", "--out", metavar="HOME", help="Folder of the corpus that grows.")
-    ],
+    out: Annotated[Path, output("Folder of the corpus that grows.", "HOME")],
     recipe: Annotated[
         Optional[str], typer.Argument(help="A recipe file, or a shipped recipe by name.")
     ] = None,
@@ -63,17 +57,9 @@ def refresh(
         typer.Argument(metavar="IN...", help="Files, folders, patterns, URLs, *.paths.gz."),
     ] = None,
     sets: Sets = None,
-    workers: Workers = 0,
-    engine: EngineName = "local",
-    address: Address = None,
-    exchange: Exchange = None,
-    slurm: Slurm = None,
     allow_python: AllowPython = False,
-    as_json: Json = False,
-    dry_run: DryRun = False,
-    quiet: Quiet = False,
     *,
-    read: dict[str, Any],
+    options: CommandOptions,
     **settings: Any,
 ) -> None:
     """Take new inputs into a corpus that grows.
@@ -91,12 +77,12 @@ def refresh(
     from curate.refresh.outcome import How
 
     chosen = Refresh.of(settings)
-    changes = (*(sets or ()), *read_changes(read))
-    request = Request(recipe, inputs or [], out, changes, dry_run, as_json, chosen)
-    check_engine(engine, address, exchange, slurm or ())
+    changes = (*(sets or ()), *read_changes(options.read))
+    request = Request(recipe, inputs or [], out, changes, options.dry_run, options.as_json, chosen)
+    check_engine(options.engine, options.address, options.slurm)
     how = How(
-        workers,
-        quiet,
+        options.workers,
+        options.quiet,
         chosen.changed,
         chosen.damaged,
         chosen.keep,
@@ -104,11 +90,10 @@ def refresh(
         chosen.rebuild,
         chosen.abandon,
         chosen.products,
-        engine,
-        address,
-        exchange,
+        options.engine,
+        options.address,
         allow_python,
-        tuple(slurm or ()),
+        options.slurm,
     )
     code = _run(request, how)
     if code:

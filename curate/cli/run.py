@@ -1,6 +1,5 @@
 """`llmcurate init`, `run`, `extract`, `extract-eval`, `filter`, `demo`: recipes."""
 
-# ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
 import re
@@ -12,6 +11,7 @@ import typer
 
 from curate.cli import completion
 from curate.cli.options import (
+    ENGINES,
     AllowPython,
     Inputs,
     Json,
@@ -20,7 +20,7 @@ from curate.cli.options import (
     Sets,
     Workers,
     app,
-    engine_options,
+    output,
     run_steps,
     workspace,
 )
@@ -50,7 +50,7 @@ def init(folder: Annotated[Path, typer.Argument(help="The new workspace.")] = Pa
     echo(f"next: {enter}llmcurate run {RECIPE} IN (archives, parquet, JSON lines, CSV, texts)")
 
 
-@command(app, "Forecast", shared=engine_options)
+@command(app, "Forecast", shared=ENGINES)
 def run(
     recipe: Annotated[
         Optional[str],
@@ -250,9 +250,7 @@ def filter_(
 
 @app.command()
 def demo(
-    out: Annotated[
-        Path, typer.Option("-o", "--out", metavar="PATH", help="Folder of the demo's workspace.")
-    ] = Path("demo"),
+    out: Annotated[Path, output("Folder of the demo's workspace.")] = Path("demo"),
     sets: Sets = None,
     workers: Workers = 0,
     as_json: Json = False,
@@ -262,6 +260,6 @@ def demo(
 
     The demo builds the web itself, so it knows what each step should find in it.
     """
-    from curate.demo.run import run_demo
+    from curate.demo.demonstration import run_demo
 
     run_demo(out, workers, as_json, quiet, tuple(sets or ()))

@@ -1,6 +1,5 @@
 """`llmcurate scaling`: sweeps over sizes and tokens, fits of scaling laws, plans for a budget."""
 
-# ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Annotated, Any, Optional
 
 import typer
 
-from curate.cli.options import Json, Quiet, Sets, group
+from curate.cli.options import Json, NewFolder, Quiet, Sets, group, output
 from curate.cli.settings import command
 
 scaling_app = group("scaling", "Fit scaling laws, and plan a model for a budget.")
@@ -16,7 +15,7 @@ scaling_app = group("scaling", "Fit scaling laws, and plan a model for a budget.
 
 @command(scaling_app, "ScalingRun", "run")
 def scaling_run(
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="PATH", help="Folder to write.")],
+    out: NewFolder,
     shards: Annotated[
         Optional[Path],
         typer.Argument(metavar="SHARDS", help="Token shards. In a workspace the newest."),
@@ -60,12 +59,7 @@ def scaling_fit(
     ],
     out: Annotated[
         Optional[Path],
-        typer.Option(
-            "-o",
-            "--out",
-            metavar="PATH",
-            help="Folder for scaling.json and a page. The default is the sweep's.",
-        ),
+        output("Folder for scaling.json and a page. The default is the sweep's."),
     ] = None,
     as_json: Json = False,
     **settings: Any,

@@ -1,6 +1,5 @@
 """`llmcurate search`: phrases in a corpus, by its suffix arrays."""
 
-# ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
 from pathlib import Path
@@ -11,7 +10,7 @@ import typer
 from curate.cli.options import DEFAULT, Inputs, Json, group, newest, run_steps
 from curate.cli.settings import command
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal.output import echo, echo_json
+from llmcurate.base.terminal.output import answer
 
 if TYPE_CHECKING:
     from curate.cli.execution import CommandOptions
@@ -67,11 +66,11 @@ def search(
     arrays = SearchIndex(find_folder(newest("search index", index, "OUT")))
     if phrase is not None:
         hits = searching.find(arrays, phrase, chosen.limit, chosen.context)
-        echo_json(hits.dump()) if as_json else echo(text_of(hits))
+        answer(hits.dump(), text_of(hits), as_json)
         return
     text = searching.read_text(file) if file is not None else longest or ""
     passage = searching.longest(arrays, text, chosen.limit, chosen.context)
-    echo_json(passage.dump()) if as_json else echo(text_of_longest(passage))
+    answer(passage.dump(), text_of_longest(passage), as_json)
 
 
 def _line(hit: Hit) -> str:

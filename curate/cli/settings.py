@@ -17,7 +17,7 @@ import typer
 
 from curate.cli import completion
 from curate.cli.help import Command, shown_facts
-from curate.cli.options import document_options
+from curate.cli.options import DOCUMENTS, command_options
 from curate.steps.schema import settings_of, summary_of
 from llmcurate.base.errors import UsageError
 
@@ -28,7 +28,7 @@ METAVARS = {int: "INTEGER", float: "FLOAT", str: "TEXT", list[str]: "TEXT"}
 WORDS = {(step, "model"): completion.presets for step in ("pretrain", "Ablate")}
 # The options that stand behind the settings of a command.
 LAST = (
-    "sets workers engine address exchange slurm scratch limit share text_column date_column split"
+    "sets workers engine address slurm scratch limit share text_column date_column split"
     " config export skip_unreadable restart as_json dry_run quiet".split()
 )
 # Settings of `read` that options give: of a command that reads documents, of one that reads all of
@@ -107,7 +107,7 @@ def _parameter(
         name,
         inspect.Parameter.KEYWORD_ONLY,
         default=None,
-        annotation=Annotated[Optional[kind], option],  # noqa: UP045
+        annotation=Annotated[Optional[kind], option],
     )
 
 
@@ -128,7 +128,7 @@ class SettingsCommand(Command):
     function: Callable[..., Any]
     steps: Callable[[list[str]], Steps]
     owners: Callable[[str], str]
-    shared: Callable[..., Any]
+    shared: Sequence[str]
     flags: dict[str, str]
     choices: tuple[str, ...]
     reads: tuple[str, ...]
@@ -137,9 +137,7 @@ class SettingsCommand(Command):
         """Takes up the options of the steps that the arguments ask for."""
         asked = type(self).steps(arguments)
         single = typer.Typer(add_completion=False, rich_markup_mode=None)
-        single.command()(
-            _spelled_out(self.function, asked, self.flags, type(self).shared, self.reads)
-        )
+        single.command()(_spelled_out(self.function, asked, self.flags, self.shared, self.reads))
         command = typer.main.get_command(single)
         self.params, self.callback = command.params, command.callback
 
@@ -171,7 +169,7 @@ def command(
     name: str | None = None,
     *,
     hidden: bool = False,
-    shared: Callable[..., Any] = document_options,
+    shared: Sequence[str] = DOCUMENTS,
     owners: Callable[[str], str] = lambda setting: "",
     flags: dict[str, str] | None = None,
     choices: Sequence[str] = (),
@@ -180,10 +178,10 @@ def command(
     """A command of app whose function takes the settings that were given as its `**settings`.
 
     steps: a step's name, the class of the command's own settings, or the steps that a list of
-    arguments asks for; None: it has none. shared: the function whose
-    parameters are the options behind the parameter `options`. owners: which arguments would offer a
-    setting, for the error message. flags: options named otherwise than their setting. choices:
-    names of steps that help lists. reads: options that a parameter `read` stands for.
+    arguments asks for; None: it has none. shared: the options of `command_options` that a parameter
+    `options` stands for. owners: which arguments would offer a setting, for the error message.
+    flags: options named otherwise than their setting. choices: names of steps that help lists.
+    reads: options that a parameter `read`, or `read` of the shared options, stands for.
     """
     fixed: Steps = [(steps, {})] if isinstance(steps, str) else []
     chosen = steps if callable(steps) else lambda arguments: fixed
@@ -195,7 +193,7 @@ def command(
         }
         members |= {
             "owners": staticmethod(owners),
-            "shared": staticmethod(shared),
+            "shared": tuple(shared),
             "flags": flags or {},
             "choices": tuple(choices),
             "reads": tuple(reads),
@@ -211,21 +209,20 @@ def _spelled_out(
     function: Callable[..., Any],
     steps: Steps,
     flags: dict[str, str],
-    shared: Callable[..., Any],
+    shared: Sequence[str],
     reads: Sequence[str],
 ) -> Callable[..., Any]:
     """The function with the options that its `**settings`, `options` and `read` stand for."""
     signature = inspect.signature(function, eval_str=True, locals={"CommandOptions": object})
-    signature_of_shared = inspect.signature(
-        shared, eval_str=True, locals={"CommandOptions": object}
-    )
+    every = inspect.signature(command_options, eval_str=True, locals={"CommandOptions": object})
     reading = read_options(reads)
 
     def with_reading(parameters: Any) -> list[inspect.Parameter]:
         return [q for p in parameters for q in (reading.values() if p.name == "read" else [p])]
 
     named = with_reading(p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD)
-    common = {p.name: p for p in with_reading(signature_of_shared.parameters.values())}
+    asked = [p for p in every.parameters.values() if p.name in shared]
+    common = {p.name: p for p in with_reading(asked)}
     takes_options = any(p.name == "options" for p in named)
     taken = {p.name for p in named} | (set(common) if takes_options else set())
     offered = setting_options(steps, flags, taken)
@@ -237,8 +234,8 @@ def _spelled_out(
         read = {"read": _read({n: values.pop(n) for n in reading if n in values})}
         if takes_options:
             own = {n: values.pop(n) for n in common if n in values}
-            in_options = "read" in signature_of_shared.parameters
-            settings["options"] = shared(**own, **(read if in_options else {}))
+            own |= read if "read" in shared else {}
+            settings["options"] = command_options(**own)
         if "read" in signature.parameters:
             settings |= read
         return function(**values, **settings)
@@ -248,7 +245,7 @@ def _spelled_out(
     names = [n for n, p in spelled.items() if _is_argument(p)]
     arguments: dict[str, inspect.Parameter] = {n: spelled.pop(n) for n in names}
     if takes_options:
-        arguments |= {"out": common["out"]}
+        arguments |= {n: common[n] for n in ("out",) if n in common}
         tail += [p for p in common.values() if p.name != "out"]
     parameters = [*arguments.values(), *spelled.values(), *offered.values(), *tail]
     keyword = [p.replace(kind=p.KEYWORD_ONLY) for p in parameters]

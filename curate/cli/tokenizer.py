@@ -1,6 +1,5 @@
 """`llmcurate tokenizer`: train, judge and change tokenizers; encode token shards."""
 
-# ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
 from pathlib import Path
@@ -15,6 +14,7 @@ from curate.cli.options import (
     Sets,
     group,
     newest,
+    output,
     reading,
     run_steps,
 )
@@ -121,14 +121,9 @@ def encode(
     sets: list[str] | None = None,
 ) -> Outcome:
     """Encodes the inputs; by default with the newest tokenizer of the workspace."""
-    from curate.cli.execution import execute
-    from curate.steps.recipe import compose
-
     path = newest("tokenizer", tokenizer, "--tokenizer")
     shards = {"tokenizer": str(path), **settings}
-    return execute(
-        compose("shards", [("shards", shards)], tuple(sets or ())), inputs, options, "shards"
-    )
+    return run_steps("shards", [("shards", shards)], inputs, options, sets)
 
 
 @command(tokenizer_app, "TokenizerEval", "eval")
@@ -144,13 +139,7 @@ def tokenizer_eval(
         list[str], typer.Option("--on", metavar="DATA", help="Texts to judge on. [repeatable]")
     ],
     out: Annotated[
-        Optional[Path],
-        typer.Option(
-            "-o",
-            "--out",
-            metavar="PATH",
-            help="Folder for evaluation.json and evaluation.html.",
-        ),
+        Optional[Path], output("Folder for evaluation.json and evaluation.html.")
     ] = None,
     as_json: Json = False,
     *,
@@ -199,10 +188,7 @@ def tokenizer_diff(
         Optional[list[str]],
         typer.Option("--on", metavar="DATA", help="Texts to cut with both. [repeatable]"),
     ] = None,
-    out: Annotated[
-        Optional[Path],
-        typer.Option("-o", "--out", metavar="PATH", help="Folder for diff.json and diff.html."),
-    ] = None,
+    out: Annotated[Optional[Path], output("Folder for diff.json and diff.html.")] = None,
     as_json: Json = False,
     *,
     read: dict[str, Any],
@@ -241,10 +227,7 @@ def tokenizer_study(
     inputs: Annotated[
         list[str], typer.Argument(metavar="IN...", help="Texts like those to train on.")
     ],
-    out: Annotated[
-        Optional[Path],
-        typer.Option("-o", "--out", metavar="PATH", help="Folder for study.json and study.html."),
-    ] = None,
+    out: Annotated[Optional[Path], output("Folder for study.json and study.html.")] = None,
     as_json: Json = False,
     quiet: Quiet = False,
     *,

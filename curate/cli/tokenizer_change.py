@@ -1,6 +1,5 @@
 """`llmcurate tokenizer convert`, `extend` and `prune`: tokenizers changed."""
 
-# ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from curate.cli.options import Json, Restart, reading
+from curate.cli.options import Json, Restart, output, reading
 from curate.cli.settings import command
 from curate.cli.tokenizer import tokenizer_app
 from llmcurate.base.disk.units import counted
@@ -25,9 +24,7 @@ Source = Annotated[
         metavar="TOKENIZER", help="tokenizer.json or its folder, .model, .tiktoken or .gguf."
     ),
 ]
-Out = Annotated[
-    Path, typer.Option("-o", "--out", metavar="PATH", help="Folder to write, or the file itself.")
-]
+Out = Annotated[Path, output("Folder to write, or the file itself.")]
 Embeddings = Annotated[
     Optional[Path],
     typer.Option(metavar="CHECKPOINT", help="safetensors file whose embeddings are changed alike."),

@@ -1,6 +1,5 @@
 """`llmcurate pretrain`, `generate`, `which`, `import` and `export`: trained models."""
 
-# ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
 import json
@@ -11,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from curate.cli.options import (
+    RECIPE,
     Inputs,
     Json,
+    NewFolder,
     Quiet,
     Sets,
     TrustCode,
     app,
-    command_options,
     newest,
     read_changes,
     run_steps,
@@ -27,7 +27,7 @@ from curate.cli.settings import READS_TEXTS, command
 from curate.products.needs import needs_training
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal.output import echo, echo_json
+from llmcurate.base.terminal.output import answer, echo
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -55,7 +55,7 @@ Trained = Annotated[
 ]
 
 
-@command(app, "pretrain", shared=command_options, reads=READS_TEXTS)
+@command(app, "pretrain", shared=RECIPE, reads=READS_TEXTS)
 def pretrain(
     shards: Annotated[
         Optional[Path],
@@ -99,10 +99,8 @@ def pretrain(
     import os
     from dataclasses import replace
 
-    from curate.cli.execution import execute
     from curate.formats.folders import needs
     from curate.products.eval_texts import named_paths
-    from curate.steps.recipe import compose
 
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise UsageError(
@@ -124,7 +122,7 @@ def pretrain(
         settings = {**settings, "eval": named_paths(texts)}
     whole = (*(sets or ()), *read_changes(read))
     options = replace(options, allow_python=True)  # what the command names, its user chose
-    execute(compose("pretrain", [("pretrain", settings)], whole), [], options, "pretrain")
+    run_steps("pretrain", [("pretrain", settings)], [], options, whole)
 
 
 def _fresh_shards(space: Workspace, options: CommandOptions) -> Path:
@@ -199,16 +197,10 @@ def generate(
             filling=Filling(method=chosen.fill, rounds=chosen.rounds),
             suffix=chosen.suffix,
         )
-    if as_json:
-        outcome = {
-            "seed": chosen.seed,
-            "completions": [vars(completion) for completion in completions],
-        }
-        echo_json(outcome)
-        return
     apart = trained.encoder is not None  # it has read the prompt and writes another text
     suffix = chosen.suffix or ""
-    echo("\n---\n".join(c.text if apart else c.prompt + c.text + suffix for c in completions))
+    text = "\n---\n".join(c.text if apart else c.prompt + c.text + suffix for c in completions)
+    answer({"seed": chosen.seed, "completions": [vars(c) for c in completions]}, text, as_json)
 
 
 @app.command()
@@ -241,10 +233,7 @@ def which(
         from train.measure.step_documents import which as documents_of
 
         documents = documents_of(folder, step, shards)
-    if as_json:
-        echo_json(documents)
-        return
-    echo(step_text(documents))
+    answer(documents, step_text(documents), as_json)
 
 
 def step_text(step: dict[str, Any]) -> str:
@@ -358,7 +347,7 @@ def export_model(inputs: list[str], dtype: str, options: CommandOptions) -> None
         f"{out}: {summary['architecture']}, {summary['parameters']:,} parameters in"
         f" {summary['dtype']}, {summary['bytes'] / 1e6:,.1f} MB, from {summary['checkpoint']}"
     )
-    _print(summary | {"out": str(out)}, text, options.as_json, options.quiet)
+    answer(summary | {"out": str(out)}, text, options.as_json, options.quiet)
 
 
 def _tokenizer_files(folder: Path, tokenizer: Tokenizer, end: str | None) -> None:
@@ -377,7 +366,7 @@ def _tokenizer_files(folder: Path, tokenizer: Tokenizer, end: str | None) -> Non
 @app.command("import")
 def import_(
     folder: Annotated[Path, typer.Argument(help="A model's folder, as transformers saves it.")],
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="PATH", help="Folder to write.")],
+    out: NewFolder,
     context: Annotated[
         Optional[int],
         typer.Option(
@@ -409,11 +398,4 @@ def import_(
         f"{out}: {summary['parameters']:,} parameters of a {summary['family']} model, "
         f"{counted(summary['vocab'], 'token')}, context {summary['context']:,}"
     )
-    _print(summary | {"out": str(out)}, text, as_json, quiet)
-
-
-def _print(summary: dict[str, Any], text: str, as_json: bool, quiet: bool) -> None:
-    if as_json:
-        echo_json(summary)
-    elif not quiet:
-        echo(text)
+    answer(summary | {"out": str(out)}, text, as_json, quiet)

@@ -1,6 +1,5 @@
 """`llmcurate model transplant`: a trained model moved to another tokenizer."""
 
-# ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from curate.cli.model import model_app
-from curate.cli.options import Json, Quiet, reading
+from curate.cli.options import AnyModel, Json, NewFolder, Quiet, reading
 from curate.cli.settings import command
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
@@ -23,14 +22,11 @@ SCORED_BYTES = 200_000  # of the texts, drawn by hash
 
 @command(model_app, "ModelTransplant", "transplant")
 def transplant(
-    model: Annotated[
-        Path,
-        typer.Argument(help="Folder of a trained model, or of one as transformers saves it."),
-    ],
+    model: AnyModel,
     tokenizer: Annotated[
         Path, typer.Argument(metavar="TOKENIZER", help="tokenizer.json of the new one, its folder.")
     ],
-    out: Annotated[Path, typer.Option("-o", "--out", metavar="PATH", help="Folder to write.")],
+    out: NewFolder,
     corpus: Annotated[
         Optional[list[str]],
         typer.Option(
@@ -71,9 +67,9 @@ def transplant(
     if documents:
         texts = lambda: ((data, offsets) for data, offsets, _ in documents.batches())  # noqa: E731
     with needs_training():
-        from tokenize_kit.change.transplant import Transplant
-        from train.hf.transplant import transplant as move
-        from train.judge.judge import opened
+        from tokenize_kit.change.addition import Transplant
+        from train.evaluate.judge import opened
+        from train.hf.load import transplant as move
 
         judged, new = opened(model), file_of(tokenizer)
         tables = Transplant(judged.tokenizer_file, new, chosen.init, chosen.seed, texts)
@@ -102,7 +98,7 @@ def _bits_per_byte(folder: Path, sample: Sample) -> float:
     import tempfile
 
     from curate.products.eval_texts import as_shards
-    from train.judge.judge import judge, open_model
+    from train.evaluate.judge import judge, open_model
 
     with tempfile.TemporaryDirectory(prefix="llmcurate-transplant-") as scratch:
         source = Path(scratch) / "texts.jsonl"

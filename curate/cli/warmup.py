@@ -1,6 +1,5 @@
 """`llmcurate warmup`: kernels compiled ahead."""
 
-# ruff: noqa: UP045 (Typer reads Optional on every Python that is supported)
 from __future__ import annotations
 
 from typing import Annotated, Optional

@@ -13,14 +13,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from curate.corpus.sketches import SketchedCorpus, SketchFile
-from llmcurate.base.disk.files import sync_folder, text_digest, write_text
+from llmcurate.base.disk.files import sync_path, text_digest, write_text
 from llmcurate.base.disk.safe_paths import all_inside, is_below, remove, remove_files
 from llmcurate.base.disk.seals import DIGEST, Seal, fault, seal
 from llmcurate.base.errors import RunFailed, UsageError
@@ -96,7 +96,6 @@ class IndexedStep:
     corpus: SketchedCorpus
     step_folder: Path
     seals: Callable[[], dict[str, Seal]] = dict  # those of its files that are known, by path
-    fetch: Callable[[Iterable[Path]], Any] = list  # brings files here whose content is elsewhere
 
 
 def write_indexes(out: Path, dedups: list[IndexedStep]) -> None:
@@ -136,7 +135,7 @@ def _put_files(out: Path, sources: list[Path]) -> None:
     else:
         listed.unlink(missing_ok=True)
     if names or before:
-        sync_folder(out)
+        sync_path(out)
 
 
 def _listed(listed: Path, out: Path) -> list[str]:
@@ -168,7 +167,6 @@ def _write(target: Path, dedup: IndexedStep, comparable: dict[str, Any], name: s
     remove(aside, inside=target.parent.parent)
     (aside / OWN).mkdir(parents=True)
     paths = dedup.corpus.paths()
-    dedup.fetch([*paths, *dedup.step_folder.rglob("*")])
     linked = {f"sketch-{part:05d}.parquet": path for part, path in enumerate(paths)}
     if dedup.corpus.ids is not None:
         linked[IDS] = dedup.corpus.ids
@@ -192,7 +190,7 @@ def _write(target: Path, dedup: IndexedStep, comparable: dict[str, Any], name: s
     write_record(aside, record)
     remove(target, inside=target.parent.parent)
     aside.rename(target)
-    sync_folder(target.parent)
+    sync_path(target.parent)
 
 
 def write_record(folder: Path, record: dict[str, Any]) -> None:

@@ -7,7 +7,6 @@ The manifest of FOLDER is FOLDER.json beside it: readers of a folder of parquet 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
@@ -138,13 +137,12 @@ def kept_ids(out: Path) -> str:
 
 
 def is_complete(folder: Path, stage: str) -> bool:
-    """Whether the folder holds every file of its manifest, its content here or elsewhere, and of
-    that stage."""
+    """Whether the folder holds every file of its manifest, and of that stage."""
     try:
         files = _streamed(manifest_path(folder))
         _, manifest = next(files)
         if (manifest["version"], manifest["stage"]) != (MANIFEST_VERSION, stage):
             return False
-        return all(os.path.lexists(folder / name) for name, _ in files)
+        return all((folder / name).exists() for name, _ in files)
     except (OSError, ValueError, KeyError):
         return False

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.corpus import journal
-from llmcurate.base.disk.files import clear_temporary, sync_folder, temporary_name
+from llmcurate.base.disk.files import clear_temporary, sync_path, temporary_name
 from llmcurate.base.disk.safe_paths import remove
 
 FACTS = "facts.json"
@@ -83,13 +83,13 @@ def _commit(done: Done, phase: Phase) -> None:
     clear_temporary(aside)  # what workers that died left
     all_facts = {**done.facts, **facts}
     (aside / FACTS).write_text(json.dumps(all_facts), encoding="utf-8")
-    for path in (path for path in aside.iterdir() if not path.is_symlink()):
+    for path in aside.iterdir():
         with path.open("rb+") as file:
             os.fsync(file.fileno())
-    sync_folder(aside)
+    sync_path(aside)
     aside.rename(done.folder(phase.name))
     journal.moved(aside, done.folder(phase.name))
-    sync_folder(done.home)
+    sync_path(done.home)
     done.facts = all_facts
 
 

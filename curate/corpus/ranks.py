@@ -80,13 +80,6 @@ def count_files(folder: Path, group: int) -> tuple[Path, Path]:
     return folder / f"seen-{group:05d}.parquet", folder / f"ranges-{group:05d}.parquet"
 
 
-def count_scores_files(task: Task) -> dict[str, list[str]]:
-    """What `count_scores` reads and writes."""
-    written = count_files(Path(task["folder"]), task["part"])
-    reads = [str(file.path) for file in Group.load(task).files]
-    return {"reads": reads, "writes": [str(path) for path in written]}
-
-
 def count_scores(task: Task) -> dict[str, Any]:
     """A task: documents, scores, the least and the greatest by language; scores by range. Held are
     some 40 bytes a document of the group."""
@@ -119,13 +112,6 @@ def _store(path: Path, schema: pa.Schema, columns: list[Any]) -> None:
 def score_files(folder: Path, count: int) -> list[Path]:
     """The scores of the wanted ranges of each of so many groups."""
     return [folder / f"scores-{part:05d}.parquet" for part in range(count)]
-
-
-def pick_scores_files(task: Task) -> dict[str, list[str]]:
-    """What `pick_scores` reads and writes."""
-    written = score_files(Path(task["folder"]), task["part"] + 1)[-1]
-    reads = [str(file.path) for file in Group.load(task).files]
-    return {"reads": reads, "writes": [str(written)]}
 
 
 def pick_scores(task: Task) -> dict[str, Any]:

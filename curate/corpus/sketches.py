@@ -20,7 +20,6 @@ import pyarrow.parquet as pq
 from curate.corpus.sizes import Sizes
 from curate.corpus.stage_files import changed_ids, part_path, with_ids
 from llmcurate.base.disk.database import literal, paths_literal
-from llmcurate.base.disk.elsewhere import Storage
 
 # The mark before the name of an earlier corpus, and between it and an id.
 MARK = "\x1e"
@@ -96,10 +95,10 @@ class Sketches:
 
     connection: DuckDB with the view `sketches`, whose columns are those that `sketch` returned,
     and `part`, `n` (the document's key in the run) and `id` (final); of a step `in_tasks` without
-    that view until `fetch`. decisions: the file to write. folder: the step's own, kept after the
-    run as part of its index; what a killed `resolve` left there is still there when it starts
+    that view until `make_view`. decisions: the file to write. folder: the step's own, kept after
+    the run as part of its index; what a killed `resolve` left there is still there when it starts
     again. run: who does its tasks; they may be on other machines, which see the same files. sizes:
-    of its tasks. storage: where the files' content is.
+    of its tasks.
     """
 
     connection: Any
@@ -109,11 +108,9 @@ class Sketches:
     earlier: tuple[tuple[str, Path], ...] = ()  # name and folder of the indexes of earlier corpora
     run: Run = run_here
     sizes: Sizes = field(default_factory=Sizes)
-    storage: Storage = field(default_factory=Storage)
 
-    def fetch(self) -> None:
-        """Brings the sketches to this process, where they are not yet, and makes the view."""
-        self.storage.fetch(file.path for file in self.files)
+    def make_view(self) -> None:
+        """Makes the view, which takes some 8 kB of memory a file."""
         view(self.connection, self.files)
 
     def batches(self, columns: list[str], rows: int = 10_000) -> Iterator[pa.RecordBatch]:

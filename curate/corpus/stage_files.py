@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.documents.documents import NUMBER, PAYLOAD
-from llmcurate.base.disk.elsewhere import check_here
 
 INNER = (NUMBER, *(name for name, _ in PAYLOAD))
 
@@ -27,11 +26,6 @@ def part_path(folder: Path, part: int, kind: str) -> Path:
 def part_of(path: Path) -> int:
     """The partition that a file of `part_path` is of."""
     return int(path.name.partition(".")[0].removeprefix("part-"))
-
-
-def kept_paths(folder: Path, part: int) -> list[str]:
-    """Both files of what a stage kept of a partition."""
-    return [str(part_path(folder, part, kind)) for kind in ("kept", "keys")]
 
 
 def public(table: pa.Table) -> pa.Table:
@@ -54,7 +48,6 @@ def kept_schema(folder: Path, part: int) -> pa.Schema:
 def read_kept(folder: Path, part: int, rows: int) -> Iterator[pa.Table]:
     """What a stage kept of a partition, in batches of at most `rows` rows and of one row group of
     either file, since a group ends where its rows have many bytes."""
-    check_here([part_path(folder, part, kind) for kind in ("kept", "keys")])
     with (
         pq.ParquetFile(part_path(folder, part, "kept")) as kept,
         pq.ParquetFile(part_path(folder, part, "keys")) as inner,

@@ -28,13 +28,13 @@ from curate.corpus.shuffle.tasks import MOST, read_slice, write_slices
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Sketches, Task
 from curate.dedup import survivors
-from curate.dedup.step import DedupStep, dropped
+from curate.dedup.removal import DedupStep, dropped
 from curate.documents.documents import Documents
 from llmcurate.base.disk.database import literal, paths_literal, scratch_database
 from llmcurate.base.disk.files import replacing, temporary_name
 
 if TYPE_CHECKING:
-    from curate.corpus.shuffle.candidates import CandidateTask
+    pass
 
 
 _SPACE = re.compile(r"\s+")
@@ -154,7 +154,7 @@ def resolve(step: DedupExact, sketches: Sketches) -> dict[str, Any]:
     sizes = sketches.sizes
     groups = shuffle_tasks.groups(sketches, sizes.task_documents)
     if not sizes.query_documents < sum(group.rows for group in groups) < MOST:
-        sketches.fetch()
+        sketches.make_view()
         query = members_query("sketches", step.survivor)
         sketches.connection.execute(f"CREATE OR REPLACE TABLE members AS {query}")
         return write_decisions(sketches.connection, sketches.decisions, step.method)
@@ -214,24 +214,12 @@ def member_files(folder: Path, count: int) -> list[Path]:
     return [folder / f"members-{part:05d}.parquet" for part in range(count)]
 
 
-def write_rows_files(task: Task) -> dict[str, list[str]]:
-    """The files that `write_rows` reads and writes."""
-    candidates = _candidate_task(task)
-    written = row_files(candidates.folder, candidates.group.part + 1)[-1]
-    return {"reads": candidates.reads(), "writes": [str(written)], "stay": [str(written)]}
-
-
-def _candidate_task(task: Task) -> CandidateTask:
-    from curate.corpus.shuffle.candidates import CandidateTask
-
-    return CandidateTask.load(task)
-
-
 def write_rows(task: Task) -> dict[str, Any]:
     """A task: the rows of a group's candidates, cut into slices by their keys. Held are all."""
+    from curate.corpus.shuffle.candidates import CandidateTask
     from curate.corpus.shuffle.partitions import fixed_rows
 
-    candidates, slices = _candidate_task(task), task["slices"]
+    candidates, slices = CandidateTask.load(task), task["slices"]
     table = pa.Table.from_batches(
         candidates.batches(task["columns"], Sizes.load(task).batch_candidates),
         candidates.schema(task["columns"]),
@@ -251,13 +239,6 @@ def write_rows(task: Task) -> dict[str, Any]:
         row_files(candidates.folder, candidates.group.part + 1)[-1], table.schema, slice_tables
     )
     return {}
-
-
-def write_members_files(task: Task) -> dict[str, list[str]]:
-    """The files that `write_members` reads (a record batch of each) and writes."""
-    reads = row_files(Path(task["rows"]), task["groups"])
-    written = member_files(Path(task["folder"]), task["part"] + 1)[-1]
-    return {"reads": [str(path) for path in reads], "writes": [str(written)]}
 
 
 def write_members(task: Task) -> dict[str, Any]:

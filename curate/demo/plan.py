@@ -40,7 +40,7 @@ _PLANTED = {
     "near_miss": "kept",
 }
 _JUNK = "dropped:quality"
-# Blocked by the demonstration's lists (curate/demo/run.py): a domain with its subdomains, a word.
+# Blocked by the lists of curate/demo/demonstration.py: a domain with its subdomains, a word.
 BLOCKED_DOMAINS = ("luckyspins.example",)
 BLOCKED_WORDS = ("casino", "sex")  # the second must not block Essex or a sextet
 _BLOCKED_HOSTS = {

@@ -49,8 +49,8 @@ class WorkerBug(Unforeseen):
 
 @dataclass(frozen=True)
 class Jobs:
-    """How Slurm is asked for jobs. options: of sbatch, as KEY=VALUE; folder: OUT, which all nodes
-    see; quiet: whether nobody is told how many have started."""
+    """The way a cluster is asked for workers. options: of sbatch, as KEY=VALUE; folder: OUT, which
+    all machines must see; quiet: whether nobody is told how many have started."""
 
     options: Sequence[str]
     folder: Path

@@ -20,6 +20,7 @@ from typing import Any
 from curate.engines import idle_workers
 from curate.engines.base import Death, Task, TaskLoop, WorkerBug, kind_of, refill
 from curate.engines.local import LocalEngine
+from llmcurate.base.disk.files import temporary_name
 from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
 from llmcurate.version import __version__
 
@@ -58,7 +59,6 @@ class Host:
             os.chdir(folder)
         idle_workers.start()  # so that it loads its libraries while others are still being placed
         self._engine = LocalEngine(1, tick)
-        self._exchanged = False  # whether its workers have folders of their own
 
     def hello(self, files: list[str]) -> dict[str, Any]:
         """Who this is, and which of the driver's files cannot be seen from here."""
@@ -69,16 +69,11 @@ class Host:
         """Ends the worker process; the host is of no use afterwards."""
         self._engine.close()
         idle_workers.stop()
-        if self._exchanged:
-            from curate.engines.exchange_worker import sweep
-
-            sweep()
 
     def run(self, function: str, task: Task) -> dict[str, Any]:
         """{"result": ..., "cpu": seconds}, {"death": [status, documents, seconds]} or
         {"error": ...} of one task."""
         began = self._engine.cpu
-        self._exchanged = self._exchanged or "exchange" in task
         deaths: list[Death] = []
 
         def on_death(task: Task, death: Death) -> Task:
@@ -101,8 +96,8 @@ class HostsEngine(TaskLoop):
     """An engine whose workers are hosts; a subclass starts them and carries tasks and answers. Use
     as a context manager.
 
-    most: of tasks that there will be at once; tick: called twice a second; shared: files that every
-    machine must see.
+    most: of tasks that there will be at once; tick: called twice a second; folder: of the run,
+    which every machine must see; shared: files that they must see as well.
 
     A subclass keeps `_idle`, workers that have said hello and have no task, and `_busy`, the others
     that it knows with their task, or None before their hello, each under what its answer comes by.
@@ -112,9 +107,17 @@ class HostsEngine(TaskLoop):
     name: str  # of the cluster, for messages
     logs: str  # where its workers' messages are
 
-    def __init__(self, most: int | None, tick: Callable[[], None], shared: Iterable[str]) -> None:
+    def __init__(
+        self,
+        most: int | None,
+        tick: Callable[[], None],
+        folder: Path | None,
+        shared: Iterable[str],
+    ) -> None:
         super().__init__(1, tick)  # how many workers is known once there is a cluster
-        self._most, self._shared = most, list(shared)
+        self._most = most
+        self._folder, self._shared = folder, [*map(Path, shared)]
+        self._marker: Path | None = None
         self._connected = False
         self._idle: list[Any] = []
         self._busy: dict[Hashable, tuple[Any, Task | None]] = {}
@@ -138,6 +141,25 @@ class HostsEngine(TaskLoop):
     @abstractmethod
     def _hand_out(self, worker: Any, function: str, task: Task) -> None:
         """Sends a task to a worker, which is busy from now on."""
+
+    def must_see(self) -> list[str]:
+        """The paths that a worker looks for before its first task. In the run's folder it is a
+        marker, since a folder of that name may be on every machine; its name is new, since a file
+        system may remember for a while that a file was not there."""
+        paths = [*self._shared]
+        if self._folder is not None:
+            if self._marker is None:
+                self._marker = self._folder / temporary_name("seen-by-all")
+                self._marker.touch()
+            paths.insert(0, self._marker)
+        relative = not all(path.is_absolute() for path in paths)
+        return [*(str(path.absolute()) for path in paths), *([str(Path.cwd())] if relative else [])]
+
+    def close(self) -> None:
+        """Ends all workers, and removes the marker."""
+        if self._marker is not None:
+            self._marker.unlink(missing_ok=True)
+            self._marker = None
 
     def _working(self) -> int:
         return sum(task is not None for _, task in self._busy.values())
@@ -163,9 +185,17 @@ class HostsEngine(TaskLoop):
                 f" is {__version__}: install the same on all machines"
             )
         if hello["missing"]:
+            path = Path(hello["missing"][0])
+            advice = "use a folder that all machines share, or a URL"
+            if self._marker is not None and path == self._marker.absolute():
+                path = path.parent
+                advice = (
+                    "choose a folder that all machines share as OUT (as --scratch, if OUT is a URL)"
+                )
+            elif path == Path.cwd():
+                advice = "name all files by absolute paths"
             raise UsageError(
-                f"{hello['node']} of the {self.name} cluster does not see {hello['missing'][0]}:"
-                " use a folder that all machines share, or a URL"
+                f"{hello['node']} of the {self.name} cluster does not see {path}: {advice}"
             )
         self.nodes.add(hello["node"])
 

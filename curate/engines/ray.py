@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from curate.engines.base import Task, failure
+from curate.engines.base import Jobs, Task, failure
 from curate.engines.hosts import Host, HostsEngine, handed_on
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
@@ -54,9 +54,9 @@ class RayEngine(HostsEngine):
 
     workers: that are asked for, whatever the cluster has now; 0 for one a CPU that it has, also of
     nodes that join; most: of tasks that there will be at once; address: of a cluster that runs
-    (`auto`, `HOST:PORT`, `ray://HOST:PORT`), none: one is started on this machine; shared: files
-    that every machine must see; quiet: whether nobody is told of nodes that come and go. UsageError
-    where Ray, the cluster or these are not there.
+    (`auto`, `HOST:PORT`, `ray://HOST:PORT`), none: one is started on this machine; jobs: the folder
+    that every machine must see, and whether nobody is told of nodes that come and go; shared: files
+    that they must see as well. UsageError where Ray, the cluster or these are not there.
     """
 
     name = "Ray"
@@ -68,11 +68,11 @@ class RayEngine(HostsEngine):
         most: int | None = None,
         address: str | None = None,
         tick: Callable[[], None] = lambda: None,
+        jobs: Jobs | None = None,
         shared: Iterable[str] = (),
-        quiet: bool = False,
     ) -> None:
-        super().__init__(most, tick, shared)
-        self._quiet = quiet
+        super().__init__(most, tick, jobs.folder if jobs else None, shared)
+        self._quiet = jobs is not None and jobs.quiet
         self._nodes: dict[str, dict[str, Any]] = {}  # as they were when they were looked at
         self._own_node: str | None = None  # whose agent carries this process's messages
         self._looked_at = 0.0
@@ -130,7 +130,7 @@ class RayEngine(HostsEngine):
         make = self._ray.remote(RayHost).options(num_cpus=1, scheduling_strategy="SPREAD")
         for _ in range(count):
             actor = make.remote(handed_on(), str(Path.cwd()))
-            self._busy[actor.hello.remote(self._shared)] = (_Worker(actor), None)
+            self._busy[actor.hello.remote(self.must_see())] = (_Worker(actor), None)
 
     def _send_tasks(self, function: str, waiting: deque[Task], source: Iterator[Task]) -> None:
         looks = self._connected and time.monotonic() - self._looked_at > LOOK_SECONDS
@@ -251,6 +251,7 @@ class RayEngine(HostsEngine):
 
     def close(self) -> None:
         """Ends all workers; a cluster started here goes with them."""
+        super().close()
         if self._ray is None:
             return
         if self._ray.is_initialized():

@@ -80,8 +80,8 @@ class SlurmEngine(HostsEngine):
 
     workers: how many jobs there are, at most; most: of tasks that there will be at once; jobs: how
     they are asked for; address: HOST or HOST:PORT of this machine for nodes, none: its names and
-    addresses are tried; shared: files that every node must see. UsageError where submitit or sbatch
-    is not there.
+    addresses are tried; shared: files that every node must see, beside the folder of `jobs`.
+    UsageError where submitit or sbatch is not there.
     """
 
     name = "Slurm"
@@ -97,18 +97,17 @@ class SlurmEngine(HostsEngine):
     ) -> None:
         if workers < 1:
             raise UsageError("--engine slurm needs --workers N, the number of jobs")
-        super().__init__(most, tick, shared)
+        super().__init__(most, tick, jobs.folder, shared)
         self._local, self._options = sbatch_options(jobs.options)
         self._workers, self._address = workers, address
-        self._folder, self._quiet = jobs.folder.absolute(), jobs.quiet
+        self._home, self._quiet = jobs.folder.absolute() / FOLDER, jobs.quiet
         self._server: socket.socket | None = None
         self._arrived: SimpleQueue[tuple[Connection, dict[str, Any]]] = SimpleQueue()
         self._awaited: dict[str, Any] = {}  # jobs that have not called yet, by id
         self._asked_at = self._looked_at = self._said_at = 0.0
         self._said = 0  # how many jobs have started, as was said last
         self._silent = 0  # jobs that ended before they called
-        place = self._folder / FOLDER
-        self.logs = f"the logs in {place}, and whether it needs more --slurm time= or mem="
+        self.logs = f"the logs in {self._home}, and whether it needs more --slurm time= or mem="
 
     def _connect(self) -> None:
         try:
@@ -124,16 +123,15 @@ class SlurmEngine(HostsEngine):
         self._count = (
             self._workers if self._most is None else min(self._workers, max(1, self._most))
         )
-        home = self._folder / FOLDER
         if not self._local:
-            self._cancel_earlier(home)
-        remove(home, inside=self._folder)
-        home.mkdir(mode=0o700)  # what lies there has the key
+            self._cancel_earlier()
+        remove(self._home, inside=self._home.parent)
+        self._home.mkdir(mode=0o700)  # what lies there has the key
         if self._local:
-            self._executor: Any = submitit.LocalExecutor(home)
+            self._executor: Any = submitit.LocalExecutor(self._home)
             self._executor.update_parameters(timeout_min=LOCAL_MINUTES)
         else:
-            self._executor = submitit.SlurmExecutor(home)
+            self._executor = submitit.SlurmExecutor(self._home)
             self._executor.update_parameters(
                 wckey=None,
                 array_parallelism=self._count,
@@ -141,9 +139,9 @@ class SlurmEngine(HostsEngine):
             )
         self._listen()
 
-    def _cancel_earlier(self, home: Path) -> None:
+    def _cancel_earlier(self) -> None:
         """Takes what a killed driver left in the queue out of it."""
-        earlier = [path.name.partition("_")[0] for path in home.glob("*_submission.sh")]
+        earlier = [path.name.partition("_")[0] for path in self._home.glob("*_submission.sh")]
         arrays = [number for number in earlier if number.isdigit()]
         if arrays:
             name = f"--name={self._options['job_name']}"
@@ -167,7 +165,7 @@ class SlurmEngine(HostsEngine):
             self._key,
             handed_on(),
             str(Path.cwd()),
-            tuple(self._shared),
+            tuple(self.must_see()),
         )
         threading.Thread(target=self._take_calls, args=(self._server,), daemon=True).start()
 
@@ -304,17 +302,18 @@ class SlurmEngine(HostsEngine):
 
     def _last_words(self, job: Any) -> str:
         """Why a job ended, as far as its messages tell."""
-        words = f"nodes must see {self._folder} and reach this machine at {self._job.hosts[0]}"
+        words = f"nodes must see {self._home.parent} and reach this machine at {self._job.hosts[0]}"
         with suppress(OSError):
             text = Path(job.paths.stderr).read_text(encoding="utf-8", errors="replace")
             lines = [line for line in text.splitlines() if line.strip()]
             ends = [line for line in lines if not line.startswith("srun: error")] or lines
             words = "".join(c for c in ends[-1] if c.isprintable())[:300] if ends else words
         words = words.removeprefix("llmcurate.base.errors.RunFailed: ")
-        return f"{words}; see the logs in {self._folder / FOLDER}"
+        return f"{words}; see the logs in {self._home}"
 
     def close(self) -> None:
         """Hangs up, which ends the jobs that work, and takes the others out of the queue."""
+        super().close()
         if self._server is None:
             return
         with suppress(OSError):

@@ -53,8 +53,8 @@ from curate.experiment.figures import collect
 from curate.experiment.runs import Place, Training, make_runs
 from curate.formats.read_settings import ReadSettings
 from curate.run.outcome import Options
-from llmcurate.base.disk.atomic import read_json
 from llmcurate.base.disk.files import file_digest, make_folder
+from llmcurate.base.disk.sealed_json import read_json
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
 from llmcurate.base.terminal.progress import say

@@ -14,11 +14,11 @@ import numpy as np
 from curate.engines.base import Task
 from curate.experiment.corpora import PLACEBO
 from curate.experiment.runs import done_of, folder_of
-from llmcurate.base.disk.atomic import read_json
+from llmcurate.base.disk.sealed_json import read_json
 from train.data.shards import read_shards
-from train.judge.nats import document_nats
-from train.judge.paired import Difference, paired_difference
-from train.judge.trials import loss_curve, mean, text_curve
+from train.evaluate.nats import document_nats
+from train.evaluate.paired import Difference, paired_difference
+from train.evaluate.trials import loss_curve, mean, text_curve
 from train.loop.evaluate import Sources
 
 

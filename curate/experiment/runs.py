@@ -11,13 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from curate.engines.base import Task
+from curate.engines.base import Jobs, Task
 from curate.engines.choose import open_engine
 from curate.run.worker_deaths import retry_once
 from llmcurate.base.disk.files import file_digest, write_text
 from llmcurate.base.disk.process import cores, host
 from llmcurate.base.disk.units import counted
-from llmcurate.base.errors import RunFailed
 from llmcurate.base.terminal.progress import Progress
 
 DONE = "done.json"  # of a run: what it was, on which machine, and how long it took
@@ -83,8 +82,8 @@ def train_run(task: Task) -> dict[str, Any]:
 
     from llmcurate.base.settings import from_dict, unflat
     from train.config import TrainConfig
-    from train.judge.nats import document_nats
-    from train.judge.trials import Trial, run_trial
+    from train.evaluate.nats import document_nats
+    from train.evaluate.trials import Trial, run_trial
 
     torch.set_num_threads(task["threads"])
     settings = from_dict(TrainConfig, unflat_but_texts(task["train"], unflat), "pretrain")
@@ -196,15 +195,19 @@ def make_runs(tasks: Sequence[Task], place: Place, title: str) -> None:
         finished = len(tasks) - len(waiting)
         if not waiting:
             return
-        shared = [f"{folder}/manifest.json" for folder in trained_on(tasks[0]).values()]
+        out = Path(tasks[0]["out"])
+        out.mkdir(parents=True, exist_ok=True)
         with open_engine(
-            place.engine, place.address, (place.workers, count), len(waiting), tick, shared
+            place.engine,
+            place.address,
+            (place.workers, count),
+            len(waiting),
+            tick,
+            Jobs((), out, place.quiet),
+            [f"{folder}/manifest.json" for folder in trained_on(tasks[0]).values()],
         ) as engine:
             for _ in engine.map(FUNCTION, waiting, retry_once("the experiment")):
                 finished += 1
-    for task in waiting:
-        if done_of(task) is None:
-            raise RunFailed(f"{folder_of(task)} is not here: all machines must see this folder")
 
 
 class _Log:

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable
 from urllib.parse import unquote
 
+from yaml import YAMLError
+
 from curate.fetch.download import forbid_offline
 from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
 
@@ -92,7 +94,7 @@ def hub_error(what: str, error: Exception) -> LlmcurateError:
         return UsageError(f"{what}: the repository has no such revision")
     if isinstance(error, errors.RepositoryNotFoundError):
         return UsageError(f"{what}: there is no such repository, or it is not open to you: {LOGIN}")
-    if isinstance(error, ValueError) and not isinstance(error, errors.HfHubHTTPError):
+    if isinstance(error, ValueError | YAMLError) and not isinstance(error, errors.HfHubHTTPError):
         return UsageError(f"{what}: {_line(error)}")  # a name, or metadata, that the hub refuses
     if isinstance(error, errors.HfHubHTTPError):
         code = error.response.status_code

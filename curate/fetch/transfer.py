@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from curate.fetch.sources import EARLY, Answer, Changed, Failed, NoHost, Refused, Source
-from llmcurate.base.disk.files import file_digest, sync_folder, write_text
+from llmcurate.base.disk.files import file_digest, sync_path, write_text
 from llmcurate.base.errors import RunFailed
 
 PART = ".part"
@@ -150,7 +150,7 @@ def transfer(wanted: Wanted, source: Source, how: Manners) -> int:
             note = {"url": wanted.url, "validator": validator, "size": size}
             write_text(wanted.note, json.dumps(note))
         part.replace(wanted.target)
-        sync_folder(part.parent)
+        sync_path(part.parent)
         forget_note(part)
     return size
 

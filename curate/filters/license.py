@@ -17,9 +17,12 @@ from curate.documents.documents import Documents
 from curate.steps.contracts import Step
 
 HEAD_CHARS = 4000
+MOST_DEPTH = 100  # of brackets in brackets
 _TAG = re.compile(r"SPDX-License-Identifier:\s*([^\r\n]+)")
 _TOKEN = re.compile(r"[()]|[A-Za-z0-9.+:-]+")
-_OPERATORS = ("AND", "OR", "WITH")
+_TERM = re.compile(r"[()]|([A-Za-z0-9.+:-]+)(?:\s+WITH\s+[A-Za-z0-9.+:-]+)?", re.I)
+_SIGNS = {"(": "(", ")": ")", "and": "&", "or": "|", "with": "?"}
+_INNERMOST = re.compile(r"\(([^()]*)\)")
 # Sentences that stand in no file of another licence; the more particular ones come first.
 _PHRASES = (
     ("AGPL-3.0", "gnu affero general public license"),
@@ -54,39 +57,23 @@ def allows(expression: str, kept: frozenset[str]) -> bool:
     """Whether an SPDX expression leaves a licence of those kept (in lower case) to choose: of `OR`
     one side, of `AND` both; `WITH` and a `+` behind a name change nothing. False where it is none.
     """
-    tokens = _TOKEN.findall(expression)
-    value, rest = _either(tokens, 0, kept)
-    return value and rest == len(tokens) > 0
+
+    def sign(term: re.Match[str]) -> str:
+        name = (term[1] or term[0]).lower()
+        return _SIGNS.get(name) or "FT"[name in kept or name.removesuffix("+") in kept]
+
+    signs = "".join(map(sign, _TERM.finditer(expression)))
+    for _ in range(min(signs.count("("), MOST_DEPTH)):
+        signs = _INNERMOST.sub(lambda inside: _value(inside[1]), signs)
+    return _value(signs) == "T"
 
 
-def _either(tokens: list[str], at: int, kept: frozenset[str]) -> tuple[bool, int]:
-    value, at = _both(tokens, at, kept)
-    while at < len(tokens) and tokens[at].upper() == "OR":
-        other, at = _both(tokens, at + 1, kept)
-        value |= other
-    return value, at
-
-
-def _both(tokens: list[str], at: int, kept: frozenset[str]) -> tuple[bool, int]:
-    value, at = _name_or_group(tokens, at, kept)
-    while at < len(tokens) and tokens[at].upper() == "AND":
-        other, at = _name_or_group(tokens, at + 1, kept)
-        value &= other
-    return value, at
-
-
-def _name_or_group(tokens: list[str], at: int, kept: frozenset[str]) -> tuple[bool, int]:
-    """A name with what `WITH` adds, or an expression in brackets; (False, at) is no expression."""
-    if at >= len(tokens) or tokens[at] == ")" or tokens[at].upper() in _OPERATORS:
-        return False, len(tokens) + 1
-    if tokens[at] == "(":
-        value, at = _either(tokens, at + 1, kept)
-        return value, at + 1 if at < len(tokens) and tokens[at] == ")" else len(tokens) + 1
-    name = tokens[at].lower()
-    value, at = name in kept or name.removesuffix("+") in kept, at + 1
-    if at < len(tokens) and tokens[at].upper() == "WITH":
-        at += 2
-    return value, at
+def _value(signs: str) -> str:
+    """T or F of a choice without brackets, ? where it is none."""
+    sides = [side.split("&") for side in signs.split("|")]
+    if any(name not in ("T", "F") for names in sides for name in names):
+        return "?"
+    return "FT"[any("F" not in names for names in sides)]
 
 
 def _expression(value: object) -> str | None:

@@ -26,7 +26,6 @@ from curate.run.outcome import Options
 from curate.run.plan import RunPlan, plan_run
 from curate.steps.recipe import load
 from llmcurate.base.disk import seals
-from llmcurate.base.disk.elsewhere import version_elsewhere
 from llmcurate.base.disk.safe_paths import is_below
 from llmcurate.base.disk.seals import Seal
 from llmcurate.base.disk.units import counted
@@ -44,7 +43,6 @@ class Check:
 
     out: Path
     files: int = 0
-    elsewhere: int = 0  # of the files, whose content lies in an exchange
     faults: dict[str, str] = field(default_factory=dict)
     rows: dict[str, Row] = field(default_factory=dict)
     repaired: bool = False
@@ -60,7 +58,6 @@ class Check:
         return {
             "out": str(self.out),
             "files": self.files,
-            "elsewhere": self.elsewhere,
             "faulty": len(self.faults),
             "faults": first,
             "repaired": self.repaired,
@@ -74,11 +71,6 @@ class Check:
         count = counted(len(self.faults), "file")
         end = f"{count} missing, changed or too many" if self.faults else "as they were written"
         lines.append(f"{counted(self.files, 'file')} compared: {end}")
-        if self.elsewhere:
-            lines.append(
-                f"{self.elsewhere:,} of them lie in the exchange: compared is the name of their"
-                " content, and a run with that --exchange sees whether it is there"
-            )
         return "\n".join(lines)
 
 
@@ -177,7 +169,6 @@ def _compare(files: Iterator[tuple[Path, Seal]], result: Check, options: Options
 def _counted(files: Iterable[tuple[Path, Seal]], result: Check) -> Iterator[tuple[Path, Seal]]:
     for file in files:
         result.files += 1
-        result.elsewhere += version_elsewhere(file[0]) is not None
         yield file
 
 

@@ -21,7 +21,7 @@ from llmcurate.base.terminal.tables import table
 
 if TYPE_CHECKING:
     from curate.cli.model_settings import ScalingFit, ScalingPlan, ScalingRun
-    from train.judge.compare import Budget
+    from train.evaluate.compare import Budget
     from train.scaling.points import Curve, Measured
 
 SWEEP = "sweep.json"
@@ -78,7 +78,7 @@ def run_sweep(
 
 def _budgets(chosen: ScalingRun) -> list[Budget]:
     """Those of --flops or of --tokens, each once."""
-    from train.judge.compare import Budget
+    from train.evaluate.compare import Budget
 
     kind, text = ("flops", chosen.flops) if chosen.flops else ("tokens", chosen.tokens)
     if not text or (chosen.flops and chosen.tokens):

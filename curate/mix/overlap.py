@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from curate.corpus import indexes
 from curate.corpus.sketches import SketchFile, view
-from curate.dedup.minhash.step import DedupMinhash
+from curate.dedup.minhash.near_duplicates import DedupMinhash
 from curate.mix.sources import Source
 from curate.text.buffers import as_large_string
 from llmcurate.base.disk.database import arrow_batches, literal, scratch_database

@@ -61,7 +61,7 @@ class Export(Product):
         return self
 
     def _minhash(self) -> Any:
-        from curate.dedup.minhash.step import DedupMinhash
+        from curate.dedup.minhash.near_duplicates import DedupMinhash
 
         return DedupMinhash(**self.minhash)
 

@@ -1,27 +1,105 @@
-"""Training as a recipe step: thin settings over train."""
+"""Training as a recipe step: thin settings over train.
+
+Training by several processes: `train.__main__` under torchrun.
+"""
 
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import tempfile
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, NonNegativeInt, ValidationInfo, field_validator, model_validator
 
 from curate.products.eval_texts import are_shards, as_shards, check_names
 from curate.products.needs import needs_training
-from curate.products.torchrun import pretrain_in
-from curate.steps.contracts import Estimate, Product, ProductContext, field_of
+from curate.steps.contracts import Estimate, Product, ProductContext
 from curate.steps.functions import FunctionInFile, is_function
 from curate.steps.recipe import SettingNames
 from llmcurate.base.disk.files import file_digest, text_digest
-from llmcurate.base.errors import LlmcurateError, UsageError
-from llmcurate.base.settings import change, dotted_names, flat, from_dict, unflat
+from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
+from llmcurate.base.settings import change, dotted_names, flat, from_dict, shared, unflat
+from llmcurate.base.start import command
 from llmcurate.base.terminal.tables import table
-from train.config import TrainConfig, stages_of
+from train.config import AfterSpike, Precision, Sharing, TrainConfig, stages_of
 from train.model.config import ModelConfig
 from train.objective_settings import Task
+
+LAST_LINES = 5  # of the processes, if none of them is known to be the error
+TORCHRUN = "torch.distributed.elastic."  # its exception, which names no cause
+# Before each line of a process, and lines of torchrun's log.
+_PREFIX = re.compile(r"^\[rank\d+\]: |^[A-Z]\d{4} .*\n", re.MULTILINE)
+_RAISED = re.compile(r"^Traceback \(most recent call last\):\n(?: .*\n)+(\S.*)", re.MULTILINE)
+_KILLED = re.compile(r"^  traceback : (Signal .*)", re.MULTILINE)
+
+
+def pretrain_in(
+    processes: int,
+    shards: Path | None,
+    out: Path,
+    *,
+    model: str,
+    changes: dict[str, Any],
+    settings: dict[str, Any],
+    on_progress: Callable[[dict[str, Any]], None],
+    on_notice: Callable[[str], None],
+) -> dict[str, Any]:
+    """As `train.loop.pretrain.pretrain`, by as many processes of `train`; raises
+    RunFailed with the error they ended with, and its exit code."""
+    arguments = [str(shards or "-"), str(out), "--json", "--model", model]
+    changed = settings | {f"model.{name}": value for name, value in changes.items()}
+    for name, value in changed.items():
+        arguments += ["--set", f"{name}={json.dumps(value)}"]
+    _, *script = command("train.__main__", *arguments)  # that torchrun starts by Python
+    by = ["--standalone", f"--nproc-per-node={processes}"]
+    line = command("torch.distributed.run", *by, *script)
+    summary: dict[str, Any] | None = None
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
+        with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=errors, text=True) as run:
+            assert run.stdout is not None
+            try:
+                for event in map(_object, run.stdout):
+                    if "summary" in event:
+                        summary = event["summary"]
+                    elif "notice" in event:
+                        on_notice(event["notice"])
+                    elif "step" in event:
+                        on_progress(event)
+            except BaseException:
+                run.terminate()  # torchrun ends its processes
+                raise
+        if run.returncode == 0 and summary is not None:
+            return summary
+        errors.seek(0)
+        raise _failure(errors.read(), run.returncode)
+
+
+def _object(line: str) -> dict[str, Any]:
+    """A line of `--json`; what a library prints beside it is nothing."""
+    try:
+        value = json.loads(line)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _failure(output: str, code: int) -> RunFailed:
+    output = _PREFIX.sub("", output)
+    lines = [line for line in output.splitlines() if line.strip()]
+    ours = [line for line in lines if line.startswith("error: ")]
+    raised = [line for line in _RAISED.findall(output) if not line.startswith(TORCHRUN)]
+    cause = ours[:1] or raised[:1] or _KILLED.findall(output)[-1:]  # the last: "Root Cause"
+    shown = cause or lines[-LAST_LINES:] or [f"torchrun ended with status {code}"]
+    failure = RunFailed(" / ".join(shown).removeprefix("error: "))
+    if ours and "exitcode  : 2" in output:
+        failure.exit_code = 2
+    return failure
+
 
 # The settings that `--set` may name of a model and of its training.
 NAMES: dict[str, SettingNames] = {
@@ -69,9 +147,9 @@ def _resolved(value: Any, folder: Path | None) -> Any:
     return str(FunctionInFile.named(value, folder)) if named else value
 
 
-def _setting(name: str, **limits: Any) -> Any:
+def _setting(name: str) -> Any:
     """A field with the default, the description and the limits that it has in training."""
-    return field_of(TrainConfig, name, **limits)
+    return shared(TrainConfig, name)
 
 
 def _joined(values: dict[str, Any], name: str, key: str = "", default: Any = "") -> dict[str, Any]:
@@ -109,7 +187,7 @@ class PretrainProduct(Product):
     )
     steps: int = _setting("steps")
     rows: int = _setting("rows")
-    context: int = _setting("context", ge=8)
+    context: Annotated[int, Field(ge=8)] = _setting("context")
     objective: str | dict[str, Any] = Field(
         "auto",
         description="What is learned: the name of an objective, or a mapping of that as `kind` and "
@@ -144,7 +222,7 @@ class PretrainProduct(Product):
     token_dtype: str | None = _setting("token_dtype")
     held_out: float = _setting("held_out")
     attention: str = _setting("attention")
-    precision: str = _setting("precision")
+    precision: Precision = _setting("precision")
     device: str = _setting("device")
     accumulate: int = _setting("accumulate")
     loss_chunk: int = _setting("loss_chunk")
@@ -152,13 +230,13 @@ class PretrainProduct(Product):
     compile: bool = _setting("compile")
     deterministic: bool = _setting("deterministic")
     processes: int = Field(1, ge=1, description="Number of processes, one a GPU.")
-    parallel: str = _setting("parallel")
+    parallel: Sharing = _setting("parallel")
     replicas: int = _setting("replicas")
     tensor: int = _setting("tensor")
     context_parallel: int = _setting("context_parallel")
     offload: bool = _setting("offload")
     expert_parallel: bool = _setting("expert_parallel")
-    spike: str = _setting("spike")
+    spike: AfterSpike = _setting("spike")
     spike_factor: float = _setting("spike_factor")
     spike_window: int = _setting("spike_window")
     spike_batches: int = _setting("spike_batches")
@@ -169,7 +247,7 @@ class PretrainProduct(Product):
     profile: int = _setting("profile")
     eval_every: int = _setting("eval_every")
     eval_tokens: int = _setting("eval_tokens")
-    eval: dict[str, str] = _setting("eval")
+    eval: dict[str, str] = Field({}, description=_setting("eval").description)
     checkpoint_every: int = _setting("checkpoint_every")
     keep_checkpoints: int = _setting("keep_checkpoints")
     keep_best: bool = _setting("keep_best")

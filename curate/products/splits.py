@@ -42,7 +42,7 @@ class Clusters:
 
 def has_index(run: Path | None) -> bool:
     """Whether a MinHash dedup has left its bands beside the corpus of that OUT."""
-    from curate.dedup.minhash.step import DedupMinhash
+    from curate.dedup.minhash.near_duplicates import DedupMinhash
 
     return run is not None and any(
         index.record["step"] == DedupMinhash.name
@@ -56,7 +56,7 @@ def find_clusters(
 ) -> Clusters:
     """The clusters of a corpus with columns id and text. run: the OUT that it is the corpus of;
     folder: for files meanwhile. Held are 8 bytes a document, and the documents in clusters."""
-    from curate.dedup.minhash.step import DedupMinhash
+    from curate.dedup.minhash.near_duplicates import DedupMinhash
 
     scratch = folder / SCRATCH
     remove(scratch, inside=folder)

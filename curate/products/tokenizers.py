@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from curate.steps.contracts import Product, ProductContext, field_of, sha256
+from curate.steps.contracts import Product, ProductContext, sha256
 from llmcurate.base.disk.process import peak_bytes
 from llmcurate.base.disk.safe_paths import remove
 from llmcurate.base.errors import UsageError
-from tokenize_kit.learn.options import TrainingOptions
+from llmcurate.base.settings import shared
+from tokenize_kit.learn.cutting import Newlines, Normal
+from tokenize_kit.learn.options import Backend, Model, PatternName, TrainingOptions
+from tokenize_kit.pattern.named import Digits
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,7 +29,7 @@ Size = Annotated[int, Field(ge=2)]
 
 def _setting(name: str) -> Any:
     """A field with the default, the description and the limits that it has in training."""
-    return field_of(TrainingOptions, name)
+    return shared(TrainingOptions, name)
 
 
 class TokenizerProduct(Product):
@@ -37,8 +40,8 @@ class TokenizerProduct(Product):
     described_in: ClassVar[type | None] = TrainingOptions
     makes: ClassVar[str] = "tokenizer"
 
-    model: str = _setting("model")
-    backend: str | None = _setting("backend")
+    model: Model = _setting("model")
+    backend: Backend | None = _setting("backend")
     vocab: Size | tuple[Size, ...] = Field(
         32_000,
         description=(
@@ -46,17 +49,17 @@ class TokenizerProduct(Product):
             "gets a folder."
         ),
     )
-    pattern: str | None = _setting("pattern")
+    pattern: PatternName | None = _setting("pattern")
     regex: tuple[str, ...] = _setting("regex")
     graphemes: bool = _setting("graphemes")
-    digits: str | None = _setting("digits")
+    digits: Digits | None = _setting("digits")
     forbid: tuple[str, ...] = _setting("forbid")
-    newlines: str | None = _setting("newlines")
+    newlines: Newlines | None = _setting("newlines")
     space_runs: int = _setting("space_runs")
     script_boundaries: bool = _setting("script_boundaries")
     dictionary: str | None = _setting("dictionary")
     space_token: str | None = _setting("space_token")
-    normalise: str = _setting("normalise")
+    normalise: Normal = _setting("normalise")
     chat_template: str | None = _setting("chat_template")
     special_tokens: tuple[str, ...] = _setting("special_tokens")
     reserved: int = _setting("reserved")

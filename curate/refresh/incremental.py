@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from curate.dedup.step import DedupStep
+from curate.dedup.removal import DedupStep
 from curate.steps.contracts import CorpusStep, Product, Settings
 from curate.steps.recipe import Recipe
 from llmcurate.base.errors import UsageError

@@ -28,7 +28,6 @@ class How:
     products: bool = False  # those of the recipe, of the whole snapshot
     engine: str = "local"
     address: str | None = None  # of a Ray cluster; of this machine, for jobs of Slurm
-    exchange: str | None = None  # what its machines pass files through
     allow_python: bool = False  # whether functions in files that the recipe names may run
     slurm: tuple[str, ...] = ()  # options of sbatch
     now: datetime | None = None  # for the name; the clock's by default

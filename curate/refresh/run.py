@@ -1,4 +1,9 @@
-"""A refresh from what is new to the snapshot that has it."""
+"""A refresh from what is new to the snapshot that has it.
+
+HOME/products/NAME is the folder of a run over the snapshot NAME, with its ledger, so a product
+that was stopped resumes; HOME/products/current means the last one that is whole. The snapshot
+stands before they are begun: a product that cannot be made costs no data.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +20,10 @@ from typing import Any
 
 from curate.corpus import indexes
 from curate.corpus.indexes import link
-from curate.engines.exchange import NOTE, free_exchange
 from curate.formats.column_plan import join_columns
 from curate.formats.compression import path_of
 from curate.formats.inputs import InputPlan, plan_files
+from curate.formats.read_settings import ReadSettings
 from curate.refresh import incremental, retention, snapshot
 from curate.refresh.forgetting import Scrubbed, scrub
 from curate.refresh.inputs import (
@@ -30,16 +35,16 @@ from curate.refresh.inputs import (
     find_new,
 )
 from curate.refresh.outcome import How, Refreshed
-from curate.refresh.products import check_products, make_products, products_folder
 from curate.refresh.removals import Removals
+from curate.refresh.retention import PRODUCTS as FOLDER
 from curate.refresh.state import Refresh, State
 from curate.run.checks import check_code
+from curate.run.decisions import SUPERSEDED
 from curate.run.driver import run_planned
 from curate.run.homes import FILE
 from curate.run.ids import ISSUED
 from curate.run.outcome import Options
-from curate.run.plan import EarlierIds, RunPlan, plan_run, stage_folder
-from curate.run.resolve import SUPERSEDED
+from curate.run.plan import EarlierIds, RunPlan, make_plan, plan_run, stage_folder
 from curate.steps.recipe import Recipe
 from llmcurate.base.disk.files import text_digest
 from llmcurate.base.disk.safe_paths import inside
@@ -47,6 +52,36 @@ from llmcurate.base.disk.seals import fault, seal
 from llmcurate.base.disk.units import counted, format_bytes
 from llmcurate.base.errors import RunFailed, UsageError, disk_error, name_file
 from llmcurate.base.terminal.progress import say
+
+
+def check_products(recipe: Recipe) -> None:
+    """UsageError where a recipe has none that could be made of a snapshot."""
+    if not recipe.products:
+        raise UsageError(f"--products: recipe {recipe.name} ends in no product")
+    if _alone(recipe).brings_corpus:
+        raise UsageError(
+            f"--products: {recipe.products[0].label} of recipe {recipe.name} names sources of its"
+            " own; `llmcurate run` makes it"
+        )
+
+
+def _alone(recipe: Recipe) -> Recipe:
+    read = ReadSettings(partition_bytes=recipe.read.partition_bytes)  # the snapshot, whole
+    return replace(recipe, steps=tuple(recipe.products), cuts=frozenset(), input=(), read=read)
+
+
+def products_folder(home: Path, name: str) -> Path:
+    """Where the products of a snapshot are made."""
+    return inside(home, f"{FOLDER}/{name}")
+
+
+def make_products(home: Path, name: str, recipe: Recipe, how: How) -> bool:
+    """Makes the products of a snapshot, or goes on; whether anything was to do."""
+    plan = make_plan(_alone(recipe), [str(snapshot.folder_of(home, name))])
+    done = run_planned(plan, products_folder(home, name), Options(how.workers, how.quiet))
+    snapshot.point_current_to(home / FOLDER, name, within=".")
+    return not done.nothing_new
+
 
 RUNS, IDS, CORRUPT = "runs", "ids.parquet", "corrupt.jsonl"
 
@@ -106,8 +141,6 @@ def refresh(recipe: Recipe, inputs: list[str], home: Path, how: How) -> Refreshe
         done.damaged = {path: what for path, (_, what) in (state.fact("damaged") or {}).items()}
         done.removed_snapshots = retention.prune(state, how)
         done.snapshots = len(snapshot.names(home))
-        for note in sorted((home / RUNS).glob(f"*/{NOTE}")):  # of runs whose stages are gone
-            free_exchange(how.exchange, note.parent)
     done.seconds = time.perf_counter() - began
     return done
 
@@ -398,9 +431,13 @@ def _finish(state: State, refresh: Refresh, recipe: Recipe | None, how: How) -> 
         plan = _plan_new(recipe, _plan(refresh), earlier, home)
         stage = plan.corpus_key
         if not snapshot.is_whole(snapshot.folder_of(home, refresh.name)):
-            where = (how.engine, how.address, how.exchange)
             options = Options(
-                how.workers, how.quiet, *where, allow_python=how.allow_python, slurm=how.slurm
+                how.workers,
+                how.quiet,
+                how.engine,
+                how.address,
+                allow_python=how.allow_python,
+                slurm=how.slurm,
             )
             run_planned(plan, out, options)
             leave = how.damaged != "take"

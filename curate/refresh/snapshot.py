@@ -22,7 +22,7 @@ from curate.corpus.indexes import link
 from curate.corpus.manifests import file_record, manifest_path, total_ids, write_manifest
 from curate.refresh.removals import Removals
 from curate.run.homes import CURRENT, FOLDER, manifest
-from llmcurate.base.disk.files import replacing, sync_folder, temporary_name
+from llmcurate.base.disk.files import replacing, sync_path, temporary_name
 from llmcurate.base.disk.parquet_writer import writing
 from llmcurate.base.disk.process import cores, in_order
 from llmcurate.base.disk.safe_paths import remove, remove_files
@@ -120,7 +120,7 @@ def build(home: Path, name: str, source: Source) -> dict[str, Any]:
             record = {**entry, "name": f"part-{number:05d}.parquet"}
             _take(source.new / part, record, source.of_new, aside, files, gone, name)
             number += 1
-    sync_folder(aside)
+    sync_path(aside)
     remove(hidden(target, home), inside=home)  # of a killed refresh
     remove_beside(target, home)
     removed = pa.concat_tables(gone) if gone else None
@@ -132,7 +132,7 @@ def build(home: Path, name: str, source: Source) -> dict[str, Any]:
     about = {**source.about, "removed": len(by) - superseded, "superseded": superseded}
     write_manifest(target, files, source.stage, about)
     aside.rename(target)
-    sync_folder(target.parent)
+    sync_path(target.parent)
     return manifest(target)
 
 
@@ -185,7 +185,7 @@ def point_current_to(home: Path, name: str, within: str = FOLDER) -> None:
     aside.unlink(missing_ok=True)
     aside.symlink_to(Path(within) / name)
     aside.replace(home / CURRENT)
-    sync_folder(home)
+    sync_path(home)
 
 
 def names(home: Path) -> list[str]:

@@ -13,7 +13,6 @@ import pyarrow.parquet as pq
 from curate.corpus.manifests import FOLDERS, file_ids_hash, manifest_path
 from curate.corpus.stage_files import (
     changed_ids,
-    kept_paths,
     part_path,
     public,
     read_kept,
@@ -22,8 +21,7 @@ from curate.corpus.stage_files import (
 from curate.documents.rejected import FOLDER, joined_schema
 from curate.engines.cpu_time import cpu_seconds
 from llmcurate.base.disk.database import literal, scratch_database
-from llmcurate.base.disk.elsewhere import Storage
-from llmcurate.base.disk.files import clear_temporary, file_digest, replacing, sync_folder
+from llmcurate.base.disk.files import clear_temporary, file_digest, replacing, sync_path
 from llmcurate.base.disk.parquet_writer import conform, writing
 from llmcurate.base.disk.safe_paths import remove
 from llmcurate.base.disk.seals import verify
@@ -33,10 +31,9 @@ DECISIONS = "id, cluster, kept_id, partner_id, similarity, method, span_start, s
 OTHER_CORPUS = "partner_corpus"
 
 
-def rejected_schema(folders: list[Path], storage: Storage) -> pa.Schema:
+def rejected_schema(folders: list[Path]) -> pa.Schema:
     """The schema of OUT/rejected, which holds the rejected records of all stages."""
-    footers = storage.footers(part_path(folder, 0, FOLDER) for folder in folders)
-    schemas = [footer.schema.to_arrow_schema() for footer in footers]
+    schemas = [pq.read_schema(part_path(folder, 0, FOLDER)) for folder in folders]
     return joined_schema([public(schema.empty_table()).schema for schema in schemas])
 
 
@@ -71,15 +68,6 @@ def _rejected(
                     writer.write(conform(public(table), schema))
                     size += pc.sum(pc.binary_length(table["text"])).as_py() or 0
     return {"documents": writer.rows, "text_bytes": size, "sha256": file_digest(target)}
-
-
-def assemble_partition_files(payload: dict[str, Any]) -> dict[str, list[str]]:
-    """What `assemble_partition` reads and writes; the caller fetches what it wants here."""
-    part, folders = payload["part"], [Path(f) for f in payload["folders"]]
-    rejected = [str(part_path(folder, part, FOLDER)) for folder in folders]
-    written = [str(Path(payload[k]) / f"part-{part:05d}.parquet") for k in ("corpus", "rejected")]
-    reads = [payload["ids"], *kept_paths(folders[-1], part), *rejected]
-    return {"reads": reads, "writes": written, "stay": written}
 
 
 def assemble_partition(payload: dict[str, Any]) -> dict[str, Any]:
@@ -125,7 +113,7 @@ def swap(new: Path, old: Path) -> None:
     if old.exists():
         old.rename(aside)
     new.rename(old)
-    sync_folder(old.parent)
+    sync_path(old.parent)
     remove(aside, inside=old.parent)
 
 

@@ -16,10 +16,8 @@ from typing import Any
 from curate.corpus import indexes, manifests
 from curate.engines.base import Engine, Jobs, Task
 from curate.engines.choose import check_engine, open_engine
-from curate.engines.exchange import Exchange, check_exchange, open_exchange
 from curate.run import assemble, worker_deaths
 from curate.run.checks import check_code, check_out
-from curate.run.deferred_imports import Report, begin_report
 from curate.run.intact import Intact, changed_after, corpus_seals, finished_files, newest
 from curate.run.interrupt import prompt_interrupt
 from curate.run.ledger import Ledger
@@ -27,8 +25,7 @@ from curate.run.made import begin_anew, check_made
 from curate.run.outcome import Options, Outcome
 from curate.run.plan import MapStage, RunPlan, decisions_path, stage_folder
 from curate.run.records import read_record
-from curate.run.stages import Stages
-from llmcurate.base.disk.elsewhere import Storage
+from curate.run.stages import Report, Stages, begin_report
 from llmcurate.base.disk.files import clear_temporary
 from llmcurate.base.disk.process import cores
 from llmcurate.base.disk.safe_paths import all_inside, remove
@@ -45,7 +42,7 @@ def run_planned(
 ) -> Outcome:
     """Runs a plan into `out`; resumes, reuses. report: counts for run.json and the pages, with the
     stages' workers, and returns what writes them, before the ledger has the run as done."""
-    check_engine(options.engine, options.address, options.exchange, options.slurm)
+    check_engine(options.engine, options.address, options.slurm)
     check_code(plan.recipe, options.allow_python)
     if options.engine == "local" and options.workers > cores():
         cpus = counted(cores(), "core")
@@ -55,9 +52,6 @@ def run_planned(
     check_out(plan, out)
     if options.restart:
         begin_anew(plan, out, options)
-    if options.exchange:
-        check_exchange(options.exchange)
-        out = out.resolve()  # a worker's own folder has files by the driver's paths
     try:
         ledger = Ledger(plan.home(out))
         try:
@@ -131,9 +125,7 @@ class _Run:
         the records. Damaged where a file is not what was written."""
         clear_temporary(self.home)
         assemble.clear_unfinished(self.home)
-        exchange = open_exchange(self.options.exchange, self.out, self.options.quiet)
-        self.stages.storage = exchange or Storage()
-        with self._engine(exchange) as engine:
+        with self._engine() as engine:
             for stage in self.plan.stages:
                 self.stages.run(stage, engine)
             if self.plan.stages:
@@ -144,11 +136,7 @@ class _Run:
                     self.outcome.kept_ids = manifests.kept_ids(self.out)
                 write = self._begin_report(report, engine)
         if self.plan.products:
-            folders = [self.out / name for name in manifests.FOLDERS if self.plan.stages]
-            with self.stages.storage.lent(path for f in folders for path in f.iterdir()):
-                self._products()
-        if exchange:
-            self.outcome.carried = {"put": exchange.put_bytes, "fetched": exchange.fetched}
+            self._products()
         return write
 
     def _begin_report(self, report: Report, engine: Engine) -> Callable[[], None]:
@@ -156,25 +144,21 @@ class _Run:
             return engine.map(function, tasks, worker_deaths.retry_once("the report"))
 
         before = engine.cpu
-        write = report(
-            self.outcome, self.options.count(), run, self.options.sizes, self.stages.storage
-        )
+        write = report(self.outcome, self.options.count(), run, self.options.sizes)
         self.outcome.driver["report, in workers"] = engine.cpu - before
         return write
 
-    def _engine(self, exchange: Exchange | None) -> Engine:
+    def _engine(self) -> Engine:
         options = self.options
         inputs = [f.path for f in self.plan.inputs.files if "://" not in f.path]
-        ours = [] if exchange else [str(self.ledger.path)]
         return open_engine(
             options.engine,
             options.address,
             (options.workers, options.count()),
             self.parts,
             self.ledger.beat,
-            [*ours, *inputs[:1]],
-            exchange,
-            jobs=Jobs(options.slurm, self.home, options.quiet),
+            Jobs(options.slurm, self.home, options.quiet),
+            inputs[:1],
         )
 
     def _restore(self) -> bool:
@@ -233,7 +217,7 @@ class _Run:
         inputs = [self.stages.inputs(s, *kinds.get(s.key, ("rejected",))) for s in self.plan.stages]
         ids = self.stages.ids()
         with self.intact.reading(lambda: self._first_of(self.plan.stages)):
-            schema = assemble.schema_hex(assemble.rejected_schema(folders, self.stages.storage))
+            schema = assemble.schema_hex(assemble.rejected_schema(folders))
         assembled = f"{key}:assembled"
         self.ledger.forget_parts(assembled)  # of a killed run, whose files are gone
         tasks: Iterator[Task] = (
@@ -254,16 +238,10 @@ class _Run:
         with Progress("assemble", self.parts, self.options.quiet) as progress:
             again = worker_deaths.retry_once("the assembly")
             for task, result in engine.map("curate.run.assemble:assemble_partition", tasks, again):
-                if self.options.exchange:  # files that came have times of their own
-                    for kind, folder in (("kept", corpus), ("rejected", rejected)):
-                        result["changed"][kind] = newest([folder / result[kind]["name"]])
                 self.ledger.commit_part(assembled, task["part"], result)
                 cpu += result["cpu"]
                 documents.update({k: result[k]["documents"] for k in ("kept", "rejected")})
                 progress.update()
-        if not self.options.published:
-            new = (corpus, rejected)
-            self.stages.storage.fetch(path for folder in new for path in folder.iterdir())
         self.outcome.driver["assembling"] = cpu
         self._check_counts(documents)
         beside: dict[str, Seal] = {}  # of what says which files the corpus has, and why
@@ -321,9 +299,7 @@ class _Run:
         entry = self.ledger.stage_result(CORPUS)
         if entry is None or entry["key"] != key:
             return False
-        if not self.intact.corpus_stands(self.out, entry, engine):
-            return False
-        return all(self.stages.storage.has(path) for path, _ in corpus_seals(self.out))
+        return self.intact.corpus_stands(self.out, entry, engine)
 
     def _has_corpus(self, key: str) -> bool:
         decided = any(s.sketch for s in self.plan.stages)

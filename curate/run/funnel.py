@@ -192,9 +192,6 @@ def product_line(product: dict[str, Any]) -> str:
             f" {counted(card['lines']['train'], 'line')},"
             f" {format_bytes(card['bytes'])}, {measured}"
         )
-    if product["makes"] == "profiles":
-        learned = ", ".join(f"{n} {d:,}" for n, d in product["card"]["languages"].items())
-        return f"{product['label']}: from documents of {learned or 'no language'}"
     if product["makes"] == "perplexity_model":
         card = product["card"]
         return (

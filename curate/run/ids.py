@@ -133,14 +133,14 @@ class _Groups:
         count = 1 << self.bits if ranges else len(self.bounds)
         return [self.folder / f"ids-{kind}-{number:05d}.parquet" for number in range(count)]
 
-    def each(self, run: Run, name: str, *kinds: str, written: str, **common: Any) -> None:
-        """Runs a function for each group, which reads the group's files of some kinds."""
-        files = {kind: self.files(kind) for kind in (*kinds, written)}
+    def each(self, run: Run, name: str, *kinds: str, **common: Any) -> None:
+        """Runs a function for each group, with the group's files of some kinds."""
+        files = {kind: self.files(kind) for kind in kinds}
         tasks = [
             {
                 **{"part": n, "folder": str(self.folder), "first": first, "last": last},
                 **{kind: str(paths[n]) for kind, paths in files.items()},
-                **{"reads": kinds, "writes": written, "bits": self.bits, **common},
+                **{"bits": self.bits, **common},
             }
             for n, (first, last) in enumerate(self.bounds)
         ]
@@ -158,19 +158,6 @@ def _groups(folder: Path, parts: int, sizes: Sizes) -> _Groups:
         bounds[-1] = bounds[-1][0], part + 1
         size += part_path(folder, part, "ids").stat().st_size
     return _Groups(folder, bounds)
-
-
-def _task_files(payload: dict[str, Any]) -> dict[str, list[str]]:
-    more = [payload[name] for name in ("bases", "shared") if name in payload]
-    reads = [*(payload[kind] for kind in payload["reads"]), *more]
-    return {"reads": reads, "writes": [payload[payload["writes"]]]}
-
-
-def gather_ids_files(payload: dict[str, Any]) -> dict[str, list[str]]:
-    """What `gather_ids` reads and writes."""
-    folder, parts = Path(payload["folder"]), range(payload["first"], payload["last"])
-    reads = [str(part_path(folder, part, "ids")) for part in parts]
-    return {"reads": reads, "writes": [payload["gathered"]]}
 
 
 def gather_ids(payload: dict[str, Any]) -> dict[str, Any]:
@@ -204,9 +191,6 @@ def _write(db: Any, sql: str, path: str | Path) -> None:
         db.execute(f"COPY ({sql}) TO {literal(aside)} (FORMAT parquet)")
 
 
-count_ids_files = key_ids_files = name_ids_files = _task_files
-
-
 def count_ids(payload: dict[str, Any]) -> dict[str, Any]:
     """The documents of a group's slices."""
     with _of_group(payload) as db:
@@ -232,11 +216,6 @@ def key_ids(payload: dict[str, Any]) -> dict[str, Any]:
     slices = (table.slice(a, b - a) for a, b in pairwise(ends.tolist()))
     write_slices(Path(payload["keyed"]), KEYS, slices)
     return {}
-
-
-def share_ids_files(payload: dict[str, Any]) -> dict[str, list[str]]:
-    """What `share_ids` reads and writes."""
-    return {"reads": payload["keyed"], "writes": [payload["shared"]]}
 
 
 def share_ids(payload: dict[str, Any]) -> dict[str, Any]:
@@ -279,12 +258,12 @@ def _parquet(files: list[Path]) -> str:
 def _narrow(db: Any, groups: _Groups, run: Run) -> None:
     """Makes `named` a view of the documents whose ids may change, or be in the way, by tasks; ids
     are gathered."""
-    groups.each(run, "count_ids", "gathered", written="counted")
+    groups.each(run, "count_ids", "gathered", "counted")
     db.execute(f"CREATE VIEW counted AS {_parquet(groups.files('counted'))}")
     bases, shared = (groups.folder / f"ids-{name}.parquet" for name in ("bases", "shared"))
     _write(db, f"{BASES} ORDER BY part", bases)
     common = {"bases": str(bases)}
-    groups.each(run, "key_ids", "gathered", written="keyed", **common)
+    groups.each(run, "key_ids", "gathered", "keyed", **common)
     files = groups.files("shared", ranges=True)
     keyed = [*map(str, groups.files("keyed"))]
     tasks = [
@@ -295,7 +274,7 @@ def _narrow(db: Any, groups: _Groups, run: Run) -> None:
         pass
     _write(db, f"{_parquet(files)} ORDER BY part, n", shared)
     common["shared"] = str(shared)
-    groups.each(run, "name_ids", "gathered", written="candidates", **common)
+    groups.each(run, "name_ids", "gathered", "candidates", **common)
     db.execute(f"CREATE VIEW named AS {_parquet(groups.files('candidates'))}")
 
 
@@ -311,7 +290,7 @@ def assign_ids(
     groups = _groups(folder, len(plan.partitions), sizes)
     many = len(groups.bounds) > 1
     if many:
-        groups.each(run, "gather_ids", written="gathered")
+        groups.each(run, "gather_ids", "gathered")
     with scratch_database(folder / ".spill-ids") as db, replacing(folder / "ids.parquet") as aside:
         for name, table in zip(("slices", "names"), _slices(plan), strict=True):
             db.register(name, table)
@@ -343,16 +322,16 @@ def assign_ids(
 
 
 def _view(db: Any, groups: _Groups, gathered: bool) -> None:
-    """Makes `named` a view of all documents, out of their own files or of those gathered."""
-    parts = groups.bounds[-1][1] if groups.bounds else 0
-    files = [part_path(groups.folder, p, "ids") for p in range(parts)]
+    """Makes `named` a table of all documents, out of their own files, or a view of the gathered."""
+    files = [part_path(groups.folder, p, "ids") for bound in groups.bounds for p in range(*bound)]
     number = "regexp_extract(filename, 'part-(\\d+)\\.ids\\.parquet$', 1)"
     source = f"SELECT CAST({number} AS INTEGER) AS part, * FROM read_parquet"
     seen = f"{SEEN}({paths_literal(groups.files('gathered'))})"
     if not gathered:
         source = f"({source}({paths_literal(files)}, filename = true))"
         seen = SEEN.replace("read_parquet", source)
-    db.execute(f"CREATE VIEW seen AS {seen}")
+    kind = "VIEW" if gathered else "TABLE"  # few ids are read once, not by each query again
+    db.execute(f"CREATE {kind} seen AS {seen}")
     db.execute(f"CREATE TABLE counted AS {COUNTED}")
     db.execute(f"CREATE TABLE bases AS {BASES}")
-    db.execute(f"CREATE VIEW named AS {NAMED}")
+    db.execute(f"CREATE {kind} named AS {NAMED}")

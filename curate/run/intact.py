@@ -16,7 +16,6 @@ from curate.run import worker_deaths
 from curate.run.ledger import Ledger
 from curate.run.outcome import Options
 from llmcurate.base.disk import seals
-from llmcurate.base.disk.elsewhere import seal_of, version_elsewhere
 from llmcurate.base.disk.safe_paths import inside
 from llmcurate.base.disk.seals import Seal
 from llmcurate.base.disk.units import counted
@@ -50,8 +49,7 @@ class Intact:
         source = seals.tasks(files)
         first = list(islice(source, 2))
         tasks = chain(first, source)
-        # Objects of an exchange would travel to workers for this alone.
-        apart = engine is not None and len(first) > 1 and not self.options.exchange
+        apart = engine is not None and len(first) > 1
         differences: dict[str, str] = {}
         progress = Progress(f"compare {title}"[:24], most, self.options.quiet)
         with progress if apart else nullcontext():
@@ -191,10 +189,8 @@ def finished_files(
     beside += [home / name for name in RECORDS]
     sealed += [(path, seals.seal(path)) for path in (*beside, *leaves) if path.is_file()]
     for path, (size, digest) in chain(corpus_seals(out), sealed):
-        stat, version = path.lstat(), version_elsewhere(path)
-        if size is None:
-            size = seal_of(version)[0] if version else stat.st_size
-        seal = [size, digest]
+        stat = path.lstat()
+        seal = [stat.st_size if size is None else size, digest]
         name = path.name if path.parent == home else path.relative_to(out).as_posix()
         yield name, seal, stat.st_mtime_ns
 

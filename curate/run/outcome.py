@@ -28,12 +28,11 @@ class Options:
     quiet: bool = False
     engine: str = "local"  # where the partitions are worked on: local, ray, slurm
     address: str | None = None  # of a Ray cluster; of this machine, for jobs of Slurm
-    exchange: str | None = None  # URL through which its machines pass files, where they share none
     sizes: Sizes = field(default_factory=Sizes)  # of the tasks of dedups, and of what they hold
     allow_python: bool = False  # whether functions in files that the recipe names may run
     slurm: tuple[str, ...] = ()  # options of sbatch, as KEY=VALUE
     restart: bool | None = None  # a command's: whether OUT is set aside, not refused
-    published: bool = False  # whether OUT is a URL, where readers find what need not lie here
+    published: bool = False  # whether OUT is a URL, at which what the run leaves is put
 
     def count(self) -> int:
         """Worker processes on this machine."""
@@ -57,7 +56,6 @@ class Outcome:
     driver: dict[str, float] = field(default_factory=dict)
     published: dict[str, Any] | None = None  # of an OUT that is a URL: it, and what was put there
     notices: list[str] = field(default_factory=list)  # on what was found in the finished run
-    carried: dict[str, int] | None = None  # bytes that the driver put into an exchange and fetched
     kept_ids: str = ""  # a hash of the set of ids in corpus/; empty where no stage wrote one
 
     @property

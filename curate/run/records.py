@@ -113,12 +113,10 @@ def command_line() -> str:
 
 
 def driver_costs(outcome: Outcome) -> dict[str, Any]:
-    """CPU seconds beside the stages, by work, the most memory of the process that drives, and the
-    bytes that it put into an exchange and fetched."""
+    """CPU seconds beside the stages, by work, and the most memory of the process that drives."""
     spent = {"planning": outcome.plan.cpu, **outcome.driver}
     cpu = {k: round(v, 3) for k, v in spent.items()}
-    carried = {"exchange": outcome.carried} if outcome.carried else {}
-    return {"cpu": cpu, "peak_bytes": peak_bytes(), **carried}
+    return {"cpu": cpu, "peak_bytes": peak_bytes()}
 
 
 def write_corrupt(outcome: Outcome) -> None:

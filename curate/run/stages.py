@@ -1,35 +1,39 @@
 """The stages of a run, one after the other: map partitions, assign ids, decide dedups.
 
 What is done is in the ledger and in the stage's folder; where both have it, it is taken as it is.
+
+Modules that take long to load are loaded late: at the end, or while workers work.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
-import os
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from itertools import repeat
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 from curate.corpus import indexes, journal
-from curate.corpus.sketches import SketchedCorpus, lone_here
+from curate.corpus.sizes import Sizes
+from curate.corpus.sketches import Run, SketchedCorpus, lone_here
 from curate.corpus.stage_files import part_of, part_path
 from curate.engines.base import Engine, Task
 from curate.engines.cpu_time import cpu_seconds
 from curate.run import worker_deaths
-from curate.run.deferred_imports import load_ahead
 from curate.run.ids import ISSUED
 from curate.run.intact import Intact
 from curate.run.ledger import Ledger
 from curate.run.outcome import Options, Outcome, sum_up
 from curate.run.plan import MapStage, RunPlan, decisions_path, sketch_kind, stage_folder
-from curate.run.worker.specification import for_rehearsal, named_files, relative_paths
+from curate.run.worker.specification import for_rehearsal
 from curate.steps.contracts import CorpusStep, Step
 from curate.steps.failures import failing
-from llmcurate.base.disk.elsewhere import Storage, all_files
 from llmcurate.base.disk.files import clear_temporary, write_text
 from llmcurate.base.disk.safe_paths import check_links, inside, remove
 from llmcurate.base.disk.seals import Seal, SealedPath, fault, seal, sealing
@@ -37,12 +41,39 @@ from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import Damaged
 from llmcurate.base.terminal.progress import Progress, say
 
-RESOLVE = "curate.run.resolve:resolve_one_partition"
+# The module that writes a run's report, by its name: a third of a second to load.
+REPORT = "curate.inspect.report.page"
+Report = Callable[[Outcome, int, Run, Sizes], Callable[[], None]]
+
+
+def begin_report(outcome: Outcome, threads: int, run: Run, sizes: Sizes) -> Callable[[], None]:
+    """Counts for run.json and the pages of a run; what it returns writes them."""
+    write: Callable[[], None] = importlib.import_module(REPORT).begin_report(
+        outcome, threads, run, sizes
+    )
+    return write
+
+
+def load_ahead(decided_by: str | None) -> None:
+    """Imports, in a thread, what this process needs once its workers have done a stage.
+    decided_by: the module whose kernels decide behind it."""
+    names = [decided_by] if decided_by else []
+
+    def load() -> None:
+        for name in (*names, "duckdb", "jinja2", REPORT):
+            with suppress(ImportError):  # whoever needs it says so
+                importlib.import_module(name)
+            if name == decided_by and "llmcurate.base.kernels.cache" in sys.modules:
+                sys.modules["llmcurate.base.kernels.cache"].prepare()
+
+    Thread(target=load).start()
+
+
+RESOLVE = "curate.run.decisions:resolve_one_partition"
 
 
 class Stages:
-    """Runs the stages of a plan into OUT, and adds a record of each to the outcome. storage: where
-    the content of their files is."""
+    """Runs the stages of a plan into OUT, and adds a record of each to the outcome."""
 
     def __init__(
         self,
@@ -55,7 +86,6 @@ class Stages:
     ) -> None:
         self.plan, self.out, self.options, self.ledger = plan, out, options, ledger
         self.outcome, self.intact = outcome, intact
-        self.storage = Storage()
         self.parts = len(plan.inputs.partitions)
 
     def run(self, stage: MapStage, engine: Engine) -> None:
@@ -134,7 +164,7 @@ class Stages:
 
     def _decide(self, stage: MapStage, record: dict[str, Any], engine: Engine) -> None:
         """Sketches to decisions, recorded; TooMuchGone where they would remove too much."""
-        from curate.run.resolve import guard
+        from curate.run.decisions import guard
 
         assert stage.sketch is not None
         path, workdir = decisions_path(self.out, stage), self._workdir(stage)
@@ -241,12 +271,12 @@ class Stages:
         """By partition, 1 where it is committed and its files are still there, as they were
         written; and the documents that these kept. Other partitions are forgotten."""
         done = bytearray(self.parts)
-        has, gone = self.storage.has, 0
+        gone = 0
 
         def sealed() -> Iterator[tuple[Path, Seal]]:
             nonlocal gone
             for part, result in self.ledger.results(key) if key else ():
-                if part < self.parts and all(has(part_path(folder, part, k)) for k in kinds):
+                if part < self.parts and all(part_path(folder, part, k).exists() for k in kinds):
                     done[part] = 1
                     for kind, sealed in result["files"].items():
                         yield part_path(folder, part, kind), sealed
@@ -273,8 +303,6 @@ class Stages:
         with sealing() as of_plan:
             plan = self.plan.inputs.write(folder) if first else None
         spec = {
-            "home": str(folder.absolute()),  # so that a copy elsewhere knows how far it has moved
-            "files": named_files([stage.apply, *stage.steps, stage.sketch]),
             "input": str(previous) if previous else None,
             "plan": plan,
             "read": self.plan.recipe.read.model_dump(mode="json"),
@@ -288,7 +316,7 @@ class Stages:
         }
         path = self._spec_path(stage)
         with sealing() as written:
-            write_text(path, json.dumps(relative_paths(spec, folder, os.path.relpath), indent=1))
+            write_text(path, json.dumps(spec, indent=1))
         return [*written, *of_plan]
 
     def _spec_path(self, stage: MapStage) -> Path:
@@ -352,7 +380,7 @@ class Stages:
         return SketchedCorpus(folder, self.parts, sketch_kind(stage), stage.index == 0)
 
     def _resolve(self, stage: MapStage, record: dict[str, Any], engine: Engine) -> dict[str, Any]:
-        from curate.run.resolve import resolve
+        from curate.run.decisions import resolve
 
         assert stage.sketch is not None
         label = stage.sketch.label
@@ -360,16 +388,9 @@ class Stages:
         before = engine.cpu
         corpus, workdir = self._corpus(stage), self._workdir(stage)
         decisions, size = decisions_path(self.out, stage), (record["kept"], record["bytes_out"])
-        elsewhere = [Path(e.path) for e, v in all_files(workdir) if v] if workdir.is_dir() else []
-        if not all(map(self.storage.has, elsewhere)):
-            say(f"{workdir} lacks files: {label} begins anew", self.options.quiet)
-            remove(workdir, inside=self.out)
 
         def mapped(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
             return engine.map(function, tasks, worker_deaths.retry_once(label))
-
-        # Content in an exchange is for workers alone.
-        run = mapped if self.options.exchange else lone_here(mapped)
 
         if self._decides_in_worker(stage, engine):
             payload = {
@@ -391,16 +412,15 @@ class Stages:
                 decisions,
                 size,
                 workers,
-                run,
+                lone_here(mapped),
                 self.options.sizes,
-                self.storage,
             )
         return {**counts, "tasks_cpu": round(engine.cpu - before, 3)}
 
     def _decides_in_worker(self, stage: MapStage, engine: Engine) -> bool:
         """Whether a worker decides, on a corpus of one partition and no earlier one: it has the
         kernels loaded, which takes this process most of a second."""
-        from curate.dedup.step import DedupStep
+        from curate.dedup.removal import DedupStep
 
         step = stage.sketch
         alone = step is not None and not (isinstance(step, DedupStep) and step.earlier())
@@ -427,7 +447,6 @@ class Stages:
                 self._corpus(stage),
                 self._workdir(stage),
                 partial(self.seals, stage),
-                self.storage.fetch,
             )
             for stage in self.plan.stages
             if stage.sketch is not None

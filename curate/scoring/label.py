@@ -14,7 +14,7 @@ import pyarrow as pa
 from pydantic import Field, PrivateAttr
 
 from curate.documents.documents import Documents
-from curate.scoring.fasttext.step import FastTextStep
+from curate.scoring.fasttext.supervised import FastTextStep
 
 
 class Label(FastTextStep):

@@ -19,7 +19,7 @@ from pydantic import Field, PrivateAttr
 
 from curate.documents.documents import Documents
 from curate.documents.limits import Limit, decide
-from curate.scoring.fasttext.step import FastTextStep
+from curate.scoring.fasttext.supervised import FastTextStep
 from curate.text.buffers import text_buffers
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from pydantic import Field, PrivateAttr
 from curate.documents.documents import Documents
 from curate.documents.edits import Spans
 from curate.documents.limits import Limit, decide
-from curate.scoring.fasttext.step import FastTextStep
+from curate.scoring.fasttext.supervised import FastTextStep
 from llmcurate.base.errors import UsageError
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ command line are made from it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import MISSING, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_type_hints
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator
+from pydantic import BaseModel, ConfigDict, PrivateAttr, field_validator
 
 from curate.steps.sources import source_digest
 from llmcurate.base.disk.files import file_digest
@@ -38,7 +38,7 @@ class Settings(BaseModel):
     version: ClassVar[int] = 1  # raised where the same settings give another output than before
     # Whether the step leaves texts as they are, and marks a document whatever else marked it.
     only_measures: ClassVar[bool] = False
-    described_in: ClassVar[type | None] = None  # the dataclass whose settings `field_of` gives it
+    described_in: ClassVar[type | None] = None  # the dataclass whose settings it shares
     # The setting that a recipe may give alone, as `- python: my_rules.py:keep` does.
     plain_setting: ClassVar[str | None] = None
     _label: str | None = PrivateAttr(default=None)
@@ -120,21 +120,6 @@ class Settings(BaseModel):
         return []
 
 
-LIMITS = ("ge", "gt", "le", "lt")
-
-
-def field_of(kind: type, name: str, **changes: Any) -> Any:
-    """The field of a step for a setting of another package's dataclass, whose annotation says in a
-    sentence what it means, and which limits and choices it has: the step repeats nothing. changes:
-    limits of the step alone."""
-    note = get_type_hints(kind, include_extras=True)[name].__metadata__[0]
-    limits = {limit: getattr(note, limit) for limit in LIMITS if getattr(note, limit) is not None}
-    stated = kind.__dataclass_fields__[name]  # type: ignore[attr-defined]
-    default = stated.default if stated.default_factory is MISSING else stated.default_factory()
-    choices = {"json_schema_extra": {"enum": list(note.choices)}} if note.choices else {}
-    return Field(default, description=note.description, **(limits | choices | changes))
-
-
 def digest(label: str, location: str) -> str:
     """xxh3-128 of a local file's content. A URL is its own digest: the settings pin its content by
     sha256. UsageError where the file cannot be read."""
@@ -194,8 +179,8 @@ class CorpusStep(Settings):
 
     # The module that `resolve` loads, where that takes long: while workers are at the sketches.
     decided_by: ClassVar[str | None] = None
-    # Whether `resolve` reads sketches in tasks alone; if it has to do without, it calls
-    # `Sketches.fetch` first. So the driver of machines that share no folder reads none.
+    # Whether `resolve` reads sketches in tasks alone, and not the view of all of them; if it has to
+    # do without tasks, it calls `Sketches.make_view` first.
     in_tasks: ClassVar[bool] = False
 
     @property

@@ -24,11 +24,12 @@ from curate.text import profiles
 from curate.text.dictionaries import effective
 from curate.text.profiles import Chosen, Profile
 from llmcurate.base.errors import UsageError
+from llmcurate.base.settings import problem
 
 PROFILE = (
     "Whose stop words, end marks and limits hold: auto takes the shipped profile of the language in"
     " `lang`, where that is not English and has one; a language (th) takes its profile for every"
-    " document; a file or folder of `llmcurate language profile` comes before the shipped ones;"
+    " document; a file of profiles, or the folder of one, comes before the shipped ones;"
     " none takes no profile. Settings that are given hold for all languages."
 )
 
@@ -97,9 +98,8 @@ class Profiled(Step):
         try:
             checked = type(self).model_validate({**changes, "profile": profiles.NONE})
         except ValidationError as error:
-            first = error.errors()[0]
-            key = first["loc"][0] if first["loc"] else ""
-            raise UsageError(f"profile {profile.name}: {self.name}.{key}: {first['msg']}") from None
+            said = problem(error, lambda name: f"{self.name}.{name}")
+            raise UsageError(f"profile {profile.name}: {said}") from None
         return {name: getattr(checked, name) for name in changes}
 
     @model_serializer(mode="wrap")

@@ -22,6 +22,7 @@ from llmcurate.base.disk.files import check_regular, text_digest
 from llmcurate.base.disk.units import counted
 from llmcurate.base.disk.yaml_file import read_yaml
 from llmcurate.base.errors import UsageError
+from llmcurate.base.settings import problem
 
 CUT = "cut"
 MOST_STEPS = 1000  # each stage of them is a folder, each step a module that workers load
@@ -256,19 +257,15 @@ def _check(
     try:
         return model.model_validate(values, context={"folder": folder})
     except ValidationError as error:
-        first, *others = error.errors()
+        first = error.errors()[0]
         key = str(first["loc"][0]) if first["loc"] else ""
         place = line_of(key) if line_of else None
         where = place or f"step {section}"
         if first["type"] == "extra_forbidden":
             hint = _nearest(key, list(model.model_fields))
             raise UsageError(f"{where}: unknown key {key!r} in {section}; {hint}") from None
-        message = first["msg"].removeprefix("Value error, ")
-        for other in others:  # of a setting that is also a word
-            if other["type"] == "literal_error" and other["loc"][:1] == first["loc"][:1]:
-                message += f", or {other['ctx']['expected']}"
-        named = ".".join(filter(None, [section, key] if place else [key]))
-        raise UsageError(": ".join(filter(None, [where, named, message]))) from None
+        said = problem(error, lambda name: ".".join(filter(None, [section if place else "", name])))
+        raise UsageError(f"{where}: {said}") from None
     except UnicodeEncodeError:  # half of a surrogate pair, where a pattern is to be matched
         where = (line_of("") if line_of else None) or f"step {section}"
         raise UsageError(f"{where}: a value of {section} is no Unicode text") from None

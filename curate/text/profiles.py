@@ -2,7 +2,7 @@
 
 A profile says how the words of a language are counted, which words and end marks its prose has, and
 the limits that stand in for a rule's own. The shipped ones are in profiles.yaml beside this module,
-with the source of every figure; `llmcurate language profile` learns others in the same form.
+with the source of every figure; benchmarks/language_profiles.py learns others in the same form.
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ class Profile:
     name: its code as the file has it. clusters: the mean length of a word in grapheme clusters,
     for a script without spaces; 0 for one with spaces. stop_words: the most frequent words.
     end_marks: the characters that end its sentences, closing quotes included; empty where it
-    writes none. limits: by step and setting, what stands in for the step's own. reference: of
-    English, how its texts lie about the limits of rules (products/language_profiles.py).
+    writes none. limits: by step and setting, what stands in for the step's own.
     """
 
     name: str
@@ -42,7 +41,6 @@ class Profile:
     stop_words: tuple[str, ...] = ()
     end_marks: str = ""
     limits: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    reference: Mapping[str, Any] = field(default_factory=dict)
     words: str = "estimate"  # by which dictionaries a step counts (text/dictionaries.py)
 
     @property
@@ -62,7 +60,7 @@ def _profile(path: Path, name: str, values: Any) -> Profile:
     where = f"{path}: profile {name}"
     if not isinstance(values, dict):
         raise UsageError(f"{where}: is no mapping")
-    # `word_length` and `source` are for readers.
+    # `word_length` and `source` are for readers, `reference` for benchmarks/language_profiles.py.
     for key in values.keys() - {
         "source", "word_length", "clusters", "stop_words", "end_marks", "limits", "reference",
     }:  # fmt: skip
@@ -77,8 +75,7 @@ def _profile(path: Path, name: str, values: Any) -> Profile:
         raise UsageError(f"{where}: end_marks is a text of characters")
     if not isinstance(limits, dict) or not all(isinstance(x, dict) for x in limits.values()):
         raise UsageError(f"{where}: limits has settings by step")
-    reference = values.get("reference", {})
-    return Profile(name, float(clusters), tuple(dict.fromkeys(words)), marks, limits, reference)
+    return Profile(name, float(clusters), tuple(dict.fromkeys(words)), marks, limits)
 
 
 @lru_cache(maxsize=8)

@@ -1,94 +1,140 @@
-"""Frozen dataclasses of settings, checked, and read from JSON that anyone may have written."""
+"""Settings, checked by pydantic, and read from JSON that anyone may have written."""
 
 from __future__ import annotations
 
 import dataclasses
 import difflib
 import functools
-import math
+import json
 import re
 import typing
-from typing import Any, TypeVar
+from collections.abc import Callable
+from copy import copy
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
+import pydantic.dataclasses
+from pydantic import ConfigDict, GetCoreSchemaHandler, ValidationError
+from pydantic_core import CoreSchema, core_schema
+
+from llmcurate.base.errors import LlmcurateError, UsageError
 
 Config = TypeVar("Config")
 _hints: Any = functools.cache(typing.get_type_hints)  # of a dataclass, which take a while
+_STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass
+else:
+
+    def dataclass(**options: Any) -> Any:
+        """A dataclass of settings: ``UsageError`` names the first value that a field refuses."""
+
+        def checked(kind: type) -> type:
+            kind = pydantic.dataclasses.dataclass(kind, config=_STRICT, **options)
+            build = kind.__init__
+
+            def __init__(self: Any, *args: Any, **values: Any) -> None:
+                tuples = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+                try:
+                    build(self, *args, **tuples)
+                except ValidationError as error:
+                    raise UsageError(problem(error, kind=kind)) from None
+
+            kind.__init__ = __init__
+            return kind
+
+        return checked
 
 
-@dataclasses.dataclass(frozen=True)
-class Setting:
-    """What a setting means, its limits and its choices: the annotation of its field.
+# A type among the names that lead to a value: `int`, `constrained-int`, `literal['auto']`, `Task`.
+_TYPE = re.compile(r"int|float|bool|str|dict|list|path|[A-Z]\w*|.*\W.*")
+_LONGEST = 200  # characters of a value in a message
+_EXPECTED = {
+    **{"int": "a whole number", "float": "a number", "bool": "true or false", "string": "a text"},
+    **{"tuple": "a list", "dict": "an object", "dataclass": "an object of settings"},
+}
 
-    ``ge``, ``gt``, ``le``, ``lt``: the number is at least, above, at most, below this one. None,
-    where the field allows it, has no limits. ``form``: a pattern that all of a text matches.
+
+def problem(error: ValidationError, named: Callable[[str], str] = str, kind: Any = None) -> str:
+    """Say in one line which setting was refused first, its value, and what to give.
+
+    ``named``: a name as the user writes it. ``kind``: the class of the settings, whose names are
+    offered for an unknown one.
+    """
+    first, *others = error.errors()
+    place = _place(first)
+    parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
+    name = named("".join(parts).removeprefix("."))
+    if first["type"] in ("unexpected_keyword_argument", "extra_forbidden"):
+        names = dotted_names(kind, lists=True) if kind else []
+        return f"unknown setting {name!r}{_near(name, names)}"
+    if first["type"].startswith("missing"):
+        return f"{name} is missing"
+    if first["type"] == "value_error":
+        return ": ".join(filter(None, [name, str(first["ctx"]["error"])]))
+    value = first["input"]
+    shown = repr(value) if isinstance(value, str) else str(value)
+    shown = shown if len(shown) <= _LONGEST else f"{shown[:_LONGEST]}..."
+    choices = [first, *(other for other in others if _place(other) == place)]
+    return f"{name} is {shown}: {', or '.join(dict.fromkeys(map(_advice, choices)))}"
+
+
+def _place(error: Any) -> list[str | int]:
+    """The names that lead to a refused value, without the types of a choice between types."""
+    return [part for part in error["loc"] if not _TYPE.fullmatch(str(part))]
+
+
+def _advice(error: Any) -> str:
+    """What to give in place of a value."""
+    limits = {name: _whole(limit) for name, limit in error.get("ctx", {}).items()}
+    match error["type"]:
+        case "greater_than_equal":
+            return f"give {limits['ge']} or more"
+        case "greater_than":
+            return f"give more than {limits['gt']}"
+        case "less_than_equal":
+            return f"give {limits['le']} or less"
+        case "less_than":
+            return f"give less than {limits['lt']}"
+        case "literal_error":
+            return f"choose one of {limits['expected'].replace(' or ', ', ').replace(chr(39), '')}"
+        case "string_pattern_mismatch":
+            return f"it must be of the form {limits['pattern']}"
+        case "too_short":
+            return f"give {limits['min_length']} or more of them"
+        case "finite_number":
+            return "give a finite number"
+    expected = _EXPECTED.get(error["type"].partition("_")[0])
+    return f"give {expected}" if expected else str(error["msg"]).removeprefix("Input ")
+
+
+def _whole(limit: Any) -> Any:
+    """A limit without `.0`."""
+    return int(limit) if isinstance(limit, float) and limit.is_integer() else limit
+
+
+class ByKind:
+    """The annotation of a choice between dataclasses of settings, of which the value of ``kind``
+    decides, or a word, which is that kind; else the first is meant.
     """
 
-    description: str
-    _: dataclasses.KW_ONLY
-    ge: float | None = None
-    gt: float | None = None
-    le: float | None = None
-    lt: float | None = None
-    choices: tuple[str, ...] = ()
-    form: str = ""
+    def __get_pydantic_core_schema__(self, union: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        members, name = members_of(union), str(handler.field_name)
 
-    def refusal(self, value: Any) -> str | None:
-        """What to give instead of a value that is outside the limits."""
-        if self.choices:
-            return None if value in self.choices else f"choose one of {', '.join(self.choices)}"
-        if self.form:
-            return None if re.fullmatch(self.form, value) else f"it must be of the form {self.form}"
-        if not isinstance(value, (int, float)) or isinstance(value, bool) or self._holds(value):
-            return None
-        low = f"over {self.gt}" if self.ge is None else f"{self.ge} or more"
-        if self.le is not None:
-            return (
-                f"give {low}, {self.le} or less"
-                if self.ge is None
-                else f"it lies between {self.ge} and {self.le}"
-            )
-        if self.lt is not None:
-            return f"give {low}, below {self.lt}"
-        return f"it must be {low} and finite" if self.ge is None else f"give {low}"
+        def chosen(value: Any) -> Any:
+            if isinstance(value, str):
+                value = {"kind": value}
+            if not isinstance(value, dict):
+                return value
+            kind = _member(members, value, name)
+            return kind.__pydantic_validator__.validate_json(json.dumps(value))
 
-    def _holds(self, value: float) -> bool:
-        return (
-            value < math.inf  # false for a NaN too
-            and (self.ge is None or value >= self.ge)
-            and (self.gt is None or value > self.gt)
-            and (self.le is None or value <= self.le)
-            and (self.lt is None or value < self.lt)
-        )
+        return core_schema.no_info_before_validator_function(chosen, handler(union))
 
 
-@functools.cache
-def settings_of(kind: type) -> dict[str, Setting]:
-    """The settings of a dataclass by the names of their fields."""
-    hints = typing.get_type_hints(kind, include_extras=True)
-    return {
-        field.name: note
-        for field in dataclasses.fields(kind)
-        for note in getattr(hints[field.name], "__metadata__", ())
-        if isinstance(note, Setting)
-    }
-
-
-def check(config: Any, where: str = "", *, dash: str = "_") -> None:
-    """Raise ``UsageError`` naming the first setting that is outside its limits, with ``dash`` in
-    place of underscores.
-    """
-    kind: Any = type(config)
-    for name, setting in settings_of(kind).items():
-        value = getattr(config, name)
-        if value is not None and (refused := setting.refusal(value)):
-            shown = repr(value) if isinstance(value, str) else value
-            raise UsageError(f"{where}{name.replace('_', dash)} is {shown}: {refused}")
-
-
-def either(names: tuple[str, ...]) -> str:
-    """The names in a row with `or` before the last one."""
-    return f"{', '.join(names[:-1])} or {names[-1]}" if len(names) > 1 else names[0]
+def shared(kind: Any, name: str) -> Any:
+    """A setting of a dataclass as the field of another class that means the same."""
+    return copy(kind.__pydantic_fields__[name])
 
 
 def refuse(condition: bool, message: str) -> None:
@@ -97,90 +143,28 @@ def refuse(condition: bool, message: str) -> None:
         raise UsageError(message)
 
 
-def kind_of(name: str, description: str) -> Any:
-    """The setting ``kind`` of a dataclass among several."""
-    return Setting(description, choices=(name,))
-
-
 def to_dict(config: Any) -> dict[str, Any]:
     """As JSON has it: tuples are lists."""
-    return {name: _listed(value) for name, value in dataclasses.asdict(config).items()}
-
-
-def _listed(value: Any) -> Any:
-    if isinstance(value, (list, tuple)):
-        return [_listed(item) for item in value]
-    if isinstance(value, dict):
-        return {name: _listed(item) for name, item in value.items()}
-    return value
+    values: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(config)))
+    return values
 
 
 def from_dict(kind: type[Config], values: Any, where: str) -> Config:
-    """Build a config from parsed JSON that may have been written by anyone.
+    """Build settings from parsed JSON that may have been written by anyone.
 
-    Fields are int, float, bool, str, other such dataclasses, tuples of one of these
-    (``tuple[int, ...]``) or dicts of them by name, or one of these or None. Of a choice between
-    dataclasses the value of ``kind`` decides, or a word, which is that kind; else the first is
-    meant. Raises ``LlmcurateError`` naming where and the key of unknown, missing or mistyped
-    values.
+    Raises ``LlmcurateError`` naming where and the key of unknown, missing or mistyped values.
     """
-    if not isinstance(values, dict):
-        raise RunFailed(f"{where}: expected an object of settings")
-    hints = _hints(kind)
-    names = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
-    for name in values:
-        if name not in names:
-            close = difflib.get_close_matches(str(name), sorted(names), n=1)
-            hint = f"; did you mean {close[0]}?" if close else ""
-            raise RunFailed(f"{where}: unknown setting {name!r}{hint}")
-    parsed = {name: _value(hints[name], value, where, name) for name, value in values.items()}
+    refuse(not isinstance(values, dict), f"{where}: give an object of settings")
     try:
-        return kind(**parsed)
-    except TypeError as error:
-        raise RunFailed(f"{where}: {error}") from error
+        settings: Config = kind.__pydantic_validator__.validate_json(json.dumps(values))  # type: ignore[attr-defined]
+    except ValidationError as error:
+        raise UsageError(f"{where}: {problem(error, kind=kind)}") from None
+    return settings
 
 
-_PLAIN: dict[Any, tuple[type, ...]] = {
-    int: (int,),
-    float: (int, float),
-    bool: (bool,),
-    str: (str,),
-    type(None): (type(None),),
-}
-
-
-def _value(kind: Any, value: Any, where: str, name: str) -> Any:
-    """``value``, as JSON gives it, as the type of a field."""
-    inner, members = typing.get_args(kind), members_of(kind)
-    if typing.get_origin(kind) is tuple:
-        if isinstance(value, (list, tuple)):
-            return tuple(_value(inner[0], item, where, name) for item in value)
-    elif typing.get_origin(kind) is dict:
-        if isinstance(value, dict):
-            return {key: _value(inner[1], item, where, name) for key, item in value.items()}
-    elif any(_is(plain_kind, value) for plain_kind in inner if plain_kind in _PLAIN):
-        return value
-    elif members:
-        if isinstance(value, str) and any(kinds_of(member) for member in members):
-            value = {"kind": value}
-        return from_dict(_member(members, value, where, name), value, f"{where}: {name}")
-    elif further := [choice for choice in inner if choice not in _PLAIN]:
-        return _value(further[0], value, where, name)
-    elif kind in _PLAIN and _is(kind, value):
-        return value
-    shown = kind.__name__ if isinstance(kind, type) else str(kind)
-    raise RunFailed(f"{where}: {name} is {value!r}, expected {shown}")
-
-
-def _is(plain: Any, value: Any) -> bool:
-    if isinstance(value, bool):
-        return plain is bool
-    return isinstance(value, _PLAIN[plain])
-
-
-def members_of(kind: Any) -> tuple[Any, ...]:
-    """The dataclasses that a field of this type may hold."""
-    inside = () if typing.get_origin(kind) is tuple else typing.get_args(kind)
+def members_of(kind: Any, *, lists: bool = False) -> tuple[Any, ...]:
+    """The dataclasses that a field of this type may hold, with ``lists`` those in a list too."""
+    inside = () if typing.get_origin(kind) is tuple and not lists else typing.get_args(kind)
     return tuple(member for member in (kind, *inside) if dataclasses.is_dataclass(member))
 
 
@@ -188,8 +172,7 @@ def kinds_of(member: Any) -> tuple[str, ...]:
     """The values of ``kind`` that mean this dataclass; none where it has no such setting, or where
     a file is named in its place.
     """
-    setting = settings_of(member).get("kind")
-    return setting.choices if setting else ()
+    return typing.get_args(_hints(member).get("kind"))
 
 
 def _is_kind(member: Any, tag: Any) -> bool:
@@ -198,7 +181,7 @@ def _is_kind(member: Any, tag: Any) -> bool:
     return tag in kinds_of(member) or (names is not None and isinstance(tag, str) and names(tag))
 
 
-def _member(members: tuple[Any, ...], value: Any, where: str, name: str) -> Any:
+def _member(members: tuple[Any, ...], value: Any, name: str) -> Any:
     """The dataclass that a value's ``kind`` names."""
     tag = value.get("kind") if isinstance(value, dict) else None
     if len(members) == 1 or tag is None:
@@ -208,7 +191,7 @@ def _member(members: tuple[Any, ...], value: Any, where: str, name: str) -> Any:
             return member
     choices = ", ".join(kind for member in members for kind in kinds_of(member))
     choices += ", FILE.py:CLASS" if any(hasattr(member, "names") for member in members) else ""
-    raise UsageError(f"{where}: {name}.kind is {tag!r}: choose one of {choices}")
+    raise UsageError(f"{name}.kind is {tag!r}: choose one of {choices}")
 
 
 def change(config: Config, changes: dict[str, Any], where: str) -> Config:
@@ -270,33 +253,41 @@ def _put(kind: Any, values: Any, names: list[str], value: Any, whole: tuple[str,
     inner = values.get(name) or {}
     chosen = further or ["kind"]
     if chosen == ["kind"] and isinstance(value, str):
-        new_type = _member(members, {"kind": value}, whole[0], whole[1].removesuffix(".kind"))
+        name_of_kind = ": ".join([whole[0], whole[1].removesuffix(".kind")])
+        new_type = _member(members, {"kind": value}, name_of_kind)
         same = inner.get("kind") in kinds_of(new_type)
         common = {field.name for field in dataclasses.fields(new_type)}
         kept = inner if same else {key: inner[key] for key in inner if key in common}
         named = new_type.named(value) if hasattr(new_type, "named") else {"kind": value}
         inner = {**kept, **named}
     else:
-        _put(_member(members, inner, *whole), inner, chosen, value, whole)
+        _put(_member(members, inner, ": ".join(whole)), inner, chosen, value, whole)
     values[name] = inner
 
 
 def _unknown(where: str, name: str, *, type_of: Any, last: list[str]) -> LlmcurateError:
     """What to say of a name that no setting has: the nearest, or one that ends so."""
     above = name[: len(name) - len(".".join(last))]
-    names = [above + setting for setting in dotted_names(type_of)]
-    ends = [setting for setting in names if setting.split(".")[-1] == last[-1]]
-    close = ends or difflib.get_close_matches(name, names, n=1)
-    hint = f"; did you mean {close[0]}?" if close else ""
+    hint = _near(name, [above + setting for setting in dotted_names(type_of)])
     return UsageError(f"{where}: unknown setting {name!r}{hint}")
 
 
+def _near(name: str, names: list[str]) -> str:
+    """The name that may be meant: one that ends so, or the nearest."""
+    ends = [setting for setting in names if setting.split(".")[-1] == name.split(".")[-1]]
+    close = ends or difflib.get_close_matches(name, names, n=1)
+    return f"; did you mean {close[0]}?" if close else ""
+
+
 @functools.cache
-def dotted_names(kind: Any) -> list[str]:
-    """The names of all settings of a dataclass and of those in it, of every kind."""
+def dotted_names(kind: Any, *, lists: bool = False) -> list[str]:
+    """The names of all settings of a dataclass and of those in it, of every kind.
+
+    ``lists``: those in lists too.
+    """
     names, hints = [], _hints(kind)
     for name in (field.name for field in dataclasses.fields(kind)):
         names.append(name)
-        for member in members_of(hints[name]):
-            names += [f"{name}.{inner}" for inner in dotted_names(member)]
+        for member in members_of(hints[name], lists=lists):
+            names += [f"{name}.{inner}" for inner in dotted_names(member, lists=lists)]
     return list(dict.fromkeys(names))

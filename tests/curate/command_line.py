@@ -56,7 +56,6 @@ def run_here(*arguments: Any, cwd: Path | None = None) -> subprocess.CompletedPr
     ):
         patch.setattr(idle_workers, "_waiting", [])
         patch.setattr(idle_workers, "_kept", 0)
-        build_once(patch)
         os.chdir(cwd or before)
         try:
             code = cli.invoke(line, debug="--debug" in arguments)

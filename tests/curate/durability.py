@@ -18,7 +18,7 @@ def deeds(monkeypatch: pytest.MonkeyPatch) -> Deeds:
     done: Deeds = []
 
     def note(deed: str, path: str | Path, size: int) -> None:
-        done.append((deed, re.sub(r"^\.part-[0-9a-f]{16}-", "aside ", Path(path).name), size))
+        done.append((deed, re.sub(r"^\.part-\d+-[0-9a-f]{16}-", "aside ", Path(path).name), size))
 
     def sync(handle: int) -> None:
         path = Path(f"/proc/self/fd/{handle}").readlink()

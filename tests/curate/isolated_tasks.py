@@ -1,9 +1,7 @@
-"""Tasks that find nothing but what they say that they read."""
+"""Tasks that find nothing of what the other tasks of their phase write."""
 
 from __future__ import annotations
 
-import importlib
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,30 +10,26 @@ from curate.corpus.sketches import Task, run_here
 
 
 class Alone:
-    """Runs each task in a folder where there is nothing but what it says that it reads."""
+    """Runs the tasks of a phase, the last one first, each as if it were the only one."""
 
     def __init__(self, folder: Path, aside: Path) -> None:
         self.folder, self.aside = folder, aside
         self.seen: dict[str, int] = {}
 
     def __call__(self, function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
-        module, _, name = function.partition(":")
-        says = getattr(importlib.import_module(module), f"{name}_files")
-        self.seen[name] = len(tasks)
+        self.seen[function.partition(":")[2]] = len(tasks)
+        before = self._files()
         for task in reversed(tasks):
-            files = says(task)
-            self.folder.rename(self.aside)
-            for path in map(Path, files["reads"]):
-                path.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(self.aside / path.relative_to(self.folder), path)
-            for path in map(Path, files["writes"]):
-                path.parent.mkdir(parents=True, exist_ok=True)
-            before = {p: p.read_bytes() for p in self.folder.rglob("*") if p.is_file()}
             yield from run_here(function, [task])
-            after = {p: p.read_bytes() for p in self.folder.rglob("*") if p.is_file()}
-            assert sorted(map(str, after.keys() - before.keys())) == sorted(files["writes"])
-            assert all(after[p] == data for p, data in before.items())
-            for path in map(Path, files["writes"]):
-                path.rename(self.aside / path.relative_to(self.folder))
-            shutil.rmtree(self.folder)
-            self.aside.rename(self.folder)
+            after = self._files()
+            assert all(after[path] == data for path, data in before.items())
+            for path in after.keys() - before.keys():
+                hidden = self.aside / path.relative_to(self.folder)
+                hidden.parent.mkdir(parents=True, exist_ok=True)
+                assert not hidden.exists(), "another task wrote that file"
+                path.rename(hidden)
+        for hidden in [path for path in self.aside.rglob("*") if path.is_file()]:
+            hidden.rename(self.folder / hidden.relative_to(self.aside))
+
+    def _files(self) -> dict[Path, bytes]:
+        return {path: path.read_bytes() for path in self.folder.rglob("*") if path.is_file()}

@@ -60,6 +60,7 @@ MARKED = {
         "llmcurate extract crawl/*.warc.gz -o text --extractor trafilatura",
         "llmcurate extract-eval gold.jsonl crawl.warc.gz --extractor trafilatura",
     ),
+    "a checkout": ("python benchmarks/language_profiles.py",),
     "a package of one's own": ("llmcurate steps share_of_digits",),
     "a person": ("llmcurate browse out",),
 }
@@ -244,7 +245,7 @@ def world(folder: Path) -> Path:
         made = [" ".join(draw.choices(words, k=300)) + "." for _ in range(40)]
         write_lines(folder / name, [{"text": text} for text in made])
     thai = ["\n".join("".join(draw.choices(WORDS, k=9)) for _ in range(12)) for _ in range(200)]
-    for name in ("good-th.jsonl", "thai.jsonl.zst", "thai/t.jsonl"):
+    for name in ("thai.jsonl.zst", "thai/t.jsonl"):
         write_lines(folder / name, [{"id": str(k), "text": text} for k, text in enumerate(thai)])
     write_lines(
         folder / "labelled.jsonl",
@@ -264,6 +265,7 @@ def world(folder: Path) -> Path:
     (folder / "mine.yaml").write_text(weekly, encoding="utf-8")
     steps = "steps: [extract, document_length, gopher_quality, dedup_minhash]\n"
     (folder / "limits.yaml").write_text(steps, encoding="utf-8")
+    (folder / "profiles.yaml").write_text("nl: {stop_words: [de, het, een]}\n", encoding="utf-8")
     (folder / "words.txt").write_text("เด็ก\nได้ยิน\n", encoding="utf-8")
     (folder / "essay.txt").write_text(rows[0]["text"], encoding="utf-8")
     (folder / "takedowns.txt").write_text("https://a.test/page\n", encoding="utf-8")

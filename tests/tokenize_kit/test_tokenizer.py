@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tokenizers import normalizers
 
 from llmcurate.base.errors import LlmcurateError
-from tests.parameters import few
+from tests.parameters import drawn, few
 from tests.tokenize_kit.encode.test_encoder import tokenizer_of
 from tests.tokenize_kit.sentencepiece_models import HARD, LINES, trained
 from tokenize_kit.encode.parts import encode_parts
@@ -63,7 +63,7 @@ def cut(text, sizes):
 def test_a_text_in_parts_has_the_ids_of_the_whole(tokenizers, kind):
     tokenizer = tokenizers[kind]
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=drawn(60), deadline=None)
     @example("abab ab" * 9, [3], 4)
     @example("1234567890 " * 3, [2], 5)
     @example("e\u0301 the  e\u0301" * 5, [1], 3)
@@ -109,7 +109,7 @@ def test_ids_in_parts_have_the_text_of_all(tokenizers, kind):
     tokenizer = tokenizers[kind]
     most = max(tokenizer._tokens.tokens)
 
-    @settings(max_examples=80, deadline=None)
+    @settings(max_examples=drawn(80), deadline=None)
     @given(HARD.map(tokenizer.encode) | st.lists(st.integers(0, most), max_size=30))
     def check(ids):
         assert "".join(tokenizer.decode_parts(iter(ids))) == tokenizer.decode(ids)

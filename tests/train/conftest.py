@@ -34,6 +34,20 @@ def shard_folder(tmp_path_factory) -> Path:
     return out / "shards"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def short_samples():
+    """The text that each run writes at its end, in the time of ten steps, has four tokens."""
+    from train.loop import pretrain
+
+    def sample(model, tokenizer, prompt, **how):
+        return continue_text(model, tokenizer, prompt, **how | {"max_tokens": 4})
+
+    continue_text = pretrain.continue_text
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pretrain, "continue_text", sample)
+        yield
+
+
 @pytest.fixture(scope="session")
 def small_tokenizer(tmp_path_factory) -> Path:
     """A tokenizer.json of at most 270 tokens."""

@@ -23,7 +23,7 @@ from train.objective_settings import (
     Spans,
     Ul2,
 )
-from train.objectives import collocations, masked, tasks
+from train.objectives import collocations, labels, masked
 from train.optim import optimizers
 from train.scaling import laws
 
@@ -37,7 +37,7 @@ PRINTED = {
         (0.15, False),
     ),
     "Devlin et al. 2019, run_squad.py: answers of 30 tokens": (
-        tasks.LONGEST,
+        labels.LONGEST,
         30,
     ),
     "Joshi et al. 2020, span_bert.py: spans of 10 words at most; 3.1: 3.8 in the mean": (

@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from llmcurate.base.disk.atomic import encode_json, write_atomic
+from llmcurate.base.disk.files import write_atomic
+from llmcurate.base.disk.sealed_json import encode_json
 from llmcurate.base.disk.units import counted
 
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from llmcurate.base.disk.atomic import write_atomic
+from llmcurate.base.disk.files import write_atomic
+from llmcurate.base.disk.units import either
 from llmcurate.base.errors import UsageError
-from llmcurate.base.settings import either
-from tokenize_kit.change.embeddings import Blend, read_tables, write_extended
+from tokenize_kit.change.embeddings import Blend, new_rows, read_tables, write_extended
 from tokenize_kit.change.focus import focus
 from tokenize_kit.change.original import (
     Original,
@@ -22,9 +22,11 @@ from tokenize_kit.change.original import (
     describe_file,
     end_token,
     file_with_added,
+    open_tokenizer,
     write_beside,
 )
-from tokenize_kit.change.verify import Texts
+from tokenize_kit.change.tokens import Key, ids_of, keys_of
+from tokenize_kit.change.verify import Texts, pack_texts
 from tokenize_kit.encode.vocabulary import open_vocabulary
 from tokenize_kit.formats.forms import NORMAL, SPACE, ByteBpe, CannotHold, Pieces
 from tokenize_kit.formats.json_forms import NEVER, escapes_spaces, renew_runs
@@ -162,3 +164,78 @@ def _with_pieces(original: Original, form: Pieces, new: list[tuple[str, float]])
     vocab += [[t if escaped else t.replace(SPACE, " "), s] for t, s in new]
     text = json.dumps(renew_runs(parts))
     return Tokenizer.from_str(text).to_str(pretty=True).encode()
+
+
+class Transplant:
+    """The rows of tables for the tokens of another tokenizer.
+
+    A token that both have keeps its row: ordinary ones by their text (bytes of byte fallback are
+    those of a byte-level BPE), special ones by their spelling, the end of a text by its role. The
+    others begin by `init`: the mean of the rows of the old tokens that their text was, focus
+    (focus.py, on `texts`; without a vector, the mean), or random.
+    """
+
+    def __init__(
+        self, old: Path, new: Path, init: str = "mean", seed: int = 0, texts: Texts | None = None
+    ) -> None:
+        check_init(init, texts)
+        self.init, self.seed = init, seed
+        before, after = open_tokenizer(old), open_tokenizer(new)
+        self.old_size, self.size = before.size, after.size
+        old_ids = ids_of(before)
+        shared: list[tuple[int, int]] = []
+        others: dict[int, Key] = {}
+        for number, keys in sorted(keys_of(after).items()):
+            here = next((key for key in keys if key in old_ids), None)
+            if here is None:
+                others[number] = keys[-1]
+            else:
+                shared.append((number, old_ids[here]))
+        self.known, self.kept = np.array(shared, np.int64).reshape(-1, 2).T
+        self.new = np.array(list(others), np.int64)
+        parts = _parts(before, old_ids, list(others.values()))
+        self.blends: list[Blend] = [(ids, None) for ids in parts]
+        if init == "focus" and texts is not None:
+            blends = focus(after.encode, self.size, texts, self.new, self.known)
+            place = {n: k for k, n in enumerate(self.new.tolist())}
+            for number, (positions, weights) in blends.items():
+                self.blends[place[number]] = self.kept[positions], weights
+
+    def rows(self, table: np.ndarray, turn: int) -> np.ndarray:
+        """float32[size, width]: a table for the new tokens.
+
+        table: float32[rows, width], of the old ones; turn: its number, so that random rows of two
+        tables differ. Ids that no token of the new tokenizer has get the mean of all rows.
+        """
+        stored = table[: self.old_size]
+        out = np.tile(stored.mean(0, dtype=np.float64).astype(np.float32), (self.size, 1))
+        out[self.known] = stored[self.kept]
+        if len(self.new):
+            out[self.new] = new_rows(stored, self.blends, self.init, self.seed + turn)
+        return out
+
+    def describe(self) -> dict[str, Any]:
+        """Counts of tokens."""
+        return {
+            "old_tokens": self.old_size,
+            "new_tokens": self.size,
+            "common_tokens": len(self.known),
+            "init": self.init,
+            "focused": sum(weights is not None for _, weights in self.blends),
+        }
+
+
+def _parts(before: Original, ids: dict[Key, int], keys: list[Key]) -> list[np.ndarray]:
+    """The old ids that the text of each key is: as the old tokenizer encodes it, of a part of a
+    character its bytes, of what has none all ordinary tokens."""
+    ordinary = np.array([n for key, n in ids.items() if isinstance(key, bytes)], np.int64)
+    whole = [key.decode("utf-8", "replace") if isinstance(key, bytes) else "" for key in keys]
+    texts = ["" if "\ufffd" in text else text for text in whole]
+    numbers, sizes = before.encode(*pack_texts(texts))
+    encoded = np.split(numbers.astype(np.int64), np.cumsum(sizes))[:-1]
+    parts = []
+    for key, part in zip(keys, encoded, strict=True):
+        if not len(part) and isinstance(key, bytes):
+            part = np.array([ids[bytes([b])] for b in key if bytes([b]) in ids], np.int64)
+        parts.append(part if len(part) else ordinary)
+    return parts

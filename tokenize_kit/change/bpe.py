@@ -30,8 +30,8 @@ from tokenize_kit.formats.forms import (
     CannotHold,
     Pieces,
 )
+from tokenize_kit.learn.bpe import choose_characters
 from tokenize_kit.learn.bpe_merges import LEAST, LONGEST, learn
-from tokenize_kit.learn.char_bpe import choose_characters
 from tokenize_kit.learn.words import WordCounts, lay_out
 
 # Two merges may spell the same token, as a learned one and one of before: so many more are learned.

@@ -10,7 +10,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from llmcurate.base.disk.atomic import write_atomic
+from llmcurate.base.disk.files import write_atomic
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import LlmcurateError, UsageError
 from tokenize_kit.card.figures import Sample, measure
@@ -127,8 +127,6 @@ def file_of_form(form: Form, to: str) -> tuple[bytes, dict[str, Any]]:
 
 def _reopen(data: bytes, to: str, about: dict[str, Any]) -> Encode:
     """The encoding of the written file, read anew."""
-    if to == "gguf":
-        return encoder_of(from_metadata(read_metadata(data)))
     if to == "tiktoken":
         plan = plan_of(read_ranks(data), PATTERN_NAMES[0])
         try:
@@ -139,6 +137,8 @@ def _reopen(data: bytes, to: str, about: dict[str, Any]) -> Encode:
     with TemporaryDirectory() as folder:
         file = Path(folder) / FILES[to]
         file.write_bytes(data)
+        if to == "gguf":
+            return encoder_of(from_metadata(read_metadata(file)))
         try:
             return open_vocabulary(file).encode
         except LlmcurateError as error:

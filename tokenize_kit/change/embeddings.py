@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from llmcurate.base.disk.atomic import write_atomic
+from llmcurate.base.disk.files import write_atomic
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed, UsageError
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer
 
-from llmcurate.base.disk.atomic import encode_json, write_atomic
-from llmcurate.base.disk.files import file_digest
+from llmcurate.base.disk.files import file_digest, write_atomic
+from llmcurate.base.disk.sealed_json import encode_json
 from llmcurate.base.errors import UsageError
 from tokenize_kit.change.bpe import (
     CharBpe,

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from tokenizers import Tokenizer
 
-from llmcurate.base.disk.atomic import write_atomic
+from llmcurate.base.disk.files import write_atomic
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
 from tokenize_kit.card.figures import Sample, measure

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import mmap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,7 +79,7 @@ def open_source(path: Path, pattern: str | None = None) -> Source:
     notes: list[str] = []
     try:
         if kind == "gguf":
-            form = _gguf(file)
+            form = from_metadata(read_metadata(file))
             encode = encoder_of(form)
         else:
             tokenizer = load_tokenizer(file) if kind == "tokenizer.json" else None
@@ -88,7 +87,7 @@ def open_source(path: Path, pattern: str | None = None) -> Source:
             form = _form(file, kind, pattern, tokenizer, notes)
     except CannotHold as error:
         raise CannotHold(f"{file}: {error}") from None
-    except (ValueError, KeyError, TypeError, IndexError) as error:
+    except (LookupError, OverflowError, RecursionError, TypeError, ValueError) as error:
         names = {"gguf": "GGUF file of a tokenizer", "sentencepiece": "SentencePiece model"}
         reason = (str(error) or type(error).__name__).splitlines()[0]
         message = f"{file}: not a {names.get(kind, kind)}: {reason}"
@@ -109,15 +108,6 @@ def _form(
     if post and post["type"] != "ByteLevel":
         notes.append("tokens that its post-processor puts around a text are no part of the result")
     return form_from_json(parts)
-
-
-def _gguf(file: Path) -> Form:
-    with file.open("rb") as opened:
-        if not file.stat().st_size:
-            raise ValueError("it is empty")
-        # A model may be larger than memory; its metadata stands at the beginning.
-        with mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            return from_metadata(read_metadata(data))
 
 
 def encoder_of(form: Form) -> Encode:

@@ -71,7 +71,7 @@ def learn_pieces(
     together, whichever is more: so each is used where it stands alone. Where there are no bytes to
     fall back to, a piece's characters come before it.
     """
-    from tokenize_kit.learn.char_bpe import choose_characters
+    from tokenize_kit.learn.bpe import choose_characters
     from tokenize_kit.learn.unigram_pieces import OwnLearner
 
     learner = OwnLearner((text, 1) for text in texts)

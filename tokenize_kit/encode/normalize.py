@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -51,6 +52,7 @@ def no_charsmap() -> Charsmap:
     return Charsmap(np.empty(0, np.uint32), none, np.zeros(1 << 16, np.uint8), 0, {}, begins)
 
 
+@lru_cache(maxsize=4)
 def read_charsmap(blob: bytes) -> Charsmap:
     """Raises Unsupported for an array with offsets out of range, or one that ends keys within a
     character."""

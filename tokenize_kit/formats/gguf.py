@@ -1,22 +1,22 @@
 """A tokenizer as the metadata of a GGUF file, and what llama.cpp does with such a file.
 
-Format: docs/gguf.md of ggml-org/ggml, version 3, little-endian: magic, version, number of tensors,
-number of keys, then key, type and value of each. Versions 2 and 3 differ in byte order only.
-Tensors are neither read nor written.
+Files are read and written by the package `gguf`; tensors are neither read nor written.
 
-Keys: the section "Tokenizer" of that document; their meaning: llama_vocab::impl::load in
-llama.cpp's src/llama-vocab.cpp, read in November 2026. llama.cpp has three algorithms that matter
-here: `gpt2` (byte-level BPE, cut by a pattern known by name), `llama` (SentencePiece BPE) and `t5`
-(SentencePiece Unigram).
+Keys: the section "Tokenizer" of docs/gguf.md of ggml-org/ggml; their meaning:
+llama_vocab::impl::load in llama.cpp's src/llama-vocab.cpp, read in November 2026. llama.cpp has
+three algorithms that matter here: `gpt2` (byte-level BPE, cut by a pattern known by name), `llama`
+(SentencePiece BPE) and `t5` (SentencePiece Unigram).
 """
 
 from __future__ import annotations
 
-import mmap
-import struct
-from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
+
+from llmcurate.base.errors import UsageError
 from tokenize_kit.formats.forms import (
     BYTE,
     CONTROL,
@@ -35,103 +35,46 @@ from tokenize_kit.formats.tokenizer_json import BEGIN_OF_TEXT, END_OF_TEXT, from
 from tokenize_kit.pattern.automaton import cut_alike
 from tokenize_kit.pattern.named import PATTERNS
 
-_MAGIC = b"GGUF"
-# Numbers of gguf_metadata_value_type and how they are packed.
-_PLAIN = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
-U8, U32, I32, F32, BOOL, STRING, ARRAY = 0, 4, 5, 6, 7, 8, 9
-_MOST_KEYS = 1 << 16
-_MOST_ELEMENTS = 1 << 27
-_ALIGNMENT = 32
+
+def _library() -> Any:
+    try:
+        import gguf
+    except ImportError:
+        raise UsageError("files of GGUF: pip install 'llmcurate[gguf]'") from None
+    return gguf
 
 
-@dataclass(frozen=True)
-class Typed:
-    """A value to write and its type; `of`: that of an array's elements."""
+def read_metadata(file: Path) -> dict[str, Any]:
+    """Key to value of a file's tokenizer. LookupError, OverflowError, RecursionError, TypeError or
+    ValueError for what is no GGUF file of version 2 or 3, little-endian."""
 
-    value: Any
-    kind: int
-    of: int = 0
+    class Reader(_library().GGUFReader):  # type: ignore[misc]
+        def _get(self, offset: int, dtype: Any, count: int = 1, _: Any = None, **__: Any) -> Any:
+            # The library's own gives less than was asked where a file is cut, and is four times
+            # as slow.
+            return np.frombuffer(self.data, dtype, int(count), offset)
 
+        def _build_tensor_info(self, offs: int, _: int) -> Any:
+            return offs, []
 
-class _Reader:
-    def __init__(self, data: bytes | mmap.mmap) -> None:
-        self.data, self.at = data, 0
-
-    def take(self, size: int) -> bytes:
-        if size > len(self.data) - self.at:
-            raise ValueError("it is cut short")
-        self.at += size
-        return self.data[self.at - size : self.at]
-
-    def plain(self, form: str) -> Any:
-        (value,) = struct.unpack(f"<{form}", self.take(struct.calcsize(form)))
-        return value
-
-    def string(self) -> str:
-        raw = self.take(self.plain("Q"))
-        # Tokens are bytes to some writers; what is no text is kept apart from any that is.
-        return raw.decode("utf-8", "surrogateescape")
-
-    def value(self, kind: int) -> Any:
-        if kind in _PLAIN:
-            return self.plain(_PLAIN[kind])
-        if kind == STRING:
-            return self.string()
-        if kind != ARRAY:
-            raise ValueError(f"a value of type {kind}")
-        of, count = self.plain("I"), self.plain("Q")
-        if count > _MOST_ELEMENTS or of == ARRAY:
-            raise ValueError("an array too long, or of arrays")
-        if of in _PLAIN:
-            form = f"<{count}{_PLAIN[of]}"
-            return list(struct.unpack(form, self.take(struct.calcsize(form))))
-        return [self.value(of) for _ in range(count)]
+    fields = Reader(file).fields
+    return {key: fields[key].contents() for key in fields if key.startswith(_PREFIX)}
 
 
-def read_metadata(data: bytes | mmap.mmap) -> dict[str, Any]:
-    """Key to value of a file's bytes; ValueError for what is no GGUF file of version 2 or 3."""
-    if data[:4] != _MAGIC:
-        raise ValueError("it does not begin with GGUF")
-    reader = _Reader(data)
-    reader.take(4)
-    version = reader.plain("I")
-    if version not in (2, 3):
-        raise ValueError(f"version {version}; 2 and 3 are read, little-endian")
-    reader.plain("Q")
-    count = reader.plain("Q")
-    if count > _MOST_KEYS:
-        raise ValueError(f"{count:,} keys")
-    metadata: dict[str, Any] = {}
-    for _ in range(count):
-        key = reader.string()
-        metadata[key] = reader.value(reader.plain("I"))
-    return metadata
-
-
-def _string(text: str) -> bytes:
-    raw = text.encode("utf-8", "surrogateescape")
-    return struct.pack("<Q", len(raw)) + raw
-
-
-def _packed(kind: int, value: Any, of: int) -> bytes:
-    if kind == STRING:
-        return _string(value)
-    if kind == ARRAY:
-        head = struct.pack("<IQ", of, len(value))
-        if of == STRING:
-            return head + b"".join(map(_string, value))
-        return head + struct.pack(f"<{len(value)}{_PLAIN[of]}", *value)
-    return struct.pack(f"<{_PLAIN[kind]}", value)
-
-
-def write_metadata(values: dict[str, Typed]) -> bytes:
-    """A file's bytes: no tensors, the given keys in their order."""
-    out = [_MAGIC, struct.pack("<IQQ", 3, 0, len(values))]
-    for key, typed in values.items():
-        out += [_string(key), struct.pack("<I", typed.kind)]
-        out.append(_packed(typed.kind, typed.value, typed.of))
-    data = b"".join(out)
-    return data + b"\0" * (-len(data) % _ALIGNMENT)
+def write_metadata(metadata: dict[str, Any]) -> bytes:
+    """A file's bytes: no tensors, an architecture, which a vocabulary alone needs to be opened, and
+    the given keys in their order."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "tokenizer.gguf"
+        writer = _library().GGUFWriter(file, "llama")
+        add = {bool: writer.add_bool, int: writer.add_uint32, str: writer.add_string}
+        for key, value in metadata.items():
+            add.get(type(value), writer.add_array)(key, value)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        return file.read_bytes()
 
 
 _PREFIX = "tokenizer.ggml."
@@ -168,27 +111,18 @@ _NAMES = {alike: name for name, others in _ALIKE.items() for alike in others}
 WHOLE = frozenset({"llama-bpe"})
 
 
-def _strings(values: list[str]) -> Typed:
-    return Typed(values, ARRAY, STRING)
+def _head(model: str, tokens: list[str], types: list[int]) -> dict[str, Any]:
+    keys = {"model": model, "tokens": tokens, "token_type": types}
+    return {f"{_PREFIX}{key}": value for key, value in keys.items()}
 
 
-def _head(model: str, tokens: list[str], types: list[int]) -> dict[str, Typed]:
-    # A vocabulary alone needs an architecture to be opened, and none of its numbers.
-    return {
-        "general.architecture": Typed("llama", STRING),
-        f"{_PREFIX}model": Typed(model, STRING),
-        f"{_PREFIX}tokens": _strings(tokens),
-        f"{_PREFIX}token_type": Typed(types, ARRAY, I32),
-    }
-
-
-def _roles(special: dict[str, int]) -> dict[str, Typed]:
+def _roles(special: dict[str, int]) -> dict[str, Any]:
     roles = {"bos": BEGIN_OF_TEXT, "eos": END_OF_TEXT, "padding": _PADDING}
-    ids: dict[str, Typed] = {}
+    ids: dict[str, Any] = {}
     for role, names in roles.items():
         number = next((special[name] for name in names if name in special), None)
         if number is not None:
-            ids[f"{_PREFIX}{role}_token_id"] = Typed(number, U32)
+            ids[f"{_PREFIX}{role}_token_id"] = number
     return ids
 
 
@@ -202,18 +136,18 @@ def obstacle(form: Form) -> str:
     return ""
 
 
-def names_in(metadata: dict[str, Typed]) -> dict[str, str]:
+def names_in(metadata: dict[str, Any]) -> dict[str, str]:
     """The keys by which llama.cpp knows the model and its pattern, and their values."""
     keys = (f"{_PREFIX}model", f"{_PREFIX}pre")
-    return {key: metadata[key].value for key in keys if key in metadata}
+    return {key: metadata[key] for key in keys if key in metadata}
 
 
-def to_metadata(form: Form) -> dict[str, Typed]:
+def to_metadata(form: Form) -> dict[str, Any]:
     """The keys of a file; CannotHold names what llama.cpp cannot do."""
     return _byte_bpe(form) if isinstance(form, ByteBpe) else _pieces(form)
 
 
-def _byte_bpe(form: ByteBpe) -> dict[str, Typed]:
+def _byte_bpe(form: ByteBpe) -> dict[str, Any]:
     patterns = {p.gguf: p.parts for p in PATTERNS.values() if p.gguf}
     # A comparison of ids shows texts that are cut otherwise (change/verify.py, `obstacle`).
     fit = [*patterns.items(), ("gpt-4o", PATTERNS["o200k"].parts), *LLAMA_CPP.items()]
@@ -226,6 +160,8 @@ def _byte_bpe(form: ByteBpe) -> dict[str, Typed]:
         merged = {left + right for left, right in form.merges}
         if any(len(token) > 1 and token not in merged for token in form.tokens):
             raise CannotHold(f"llama.cpp makes tokens by merges under {name}, and some have none")
+    if not form.merges:
+        raise CannotHold("llama.cpp needs merges, and it has none")
     tokens = [f"[PAD{number}]" for number in range(form.size)]
     types = [UNUSED] * form.size
     for token, number in form.tokens.items():
@@ -239,16 +175,16 @@ def _byte_bpe(form: ByteBpe) -> dict[str, Typed]:
     merges = [f"{to_letters(left)} {to_letters(right)}" for left, right in form.merges]
     return {
         **_head("gpt2", tokens, types),
-        f"{_PREFIX}pre": Typed(name, STRING),
-        f"{_PREFIX}merges": _strings(merges),
+        f"{_PREFIX}pre": name,
+        f"{_PREFIX}merges": merges,
         **_roles(special),
         # llama.cpp puts a token before the text under some names unless it is told not to.
-        f"{_PREFIX}add_bos_token": Typed(False, BOOL),
-        f"{_PREFIX}add_eos_token": Typed(False, BOOL),
+        f"{_PREFIX}add_bos_token": False,
+        f"{_PREFIX}add_eos_token": False,
     }
 
 
-def _pieces(form: Pieces) -> dict[str, Typed]:
+def _pieces(form: Pieces) -> dict[str, Any]:
     unigram = form.kind == "unigram"
     if unigram and form.byte_fallback:
         raise CannotHold("llama.cpp's Unigram (t5) does not fall back to bytes")
@@ -270,20 +206,20 @@ def _pieces(form: Pieces) -> dict[str, Typed]:
     texts = [_spaced(text, kind) for text, _, kind in form.pieces]
     metadata = {
         **_head("t5" if unigram else "llama", texts, types),
-        f"{_PREFIX}scores": Typed(scores, ARRAY, F32),
-        f"{_PREFIX}unknown_token_id": Typed(form.unknown, U32),
-        f"{_PREFIX}add_space_prefix": Typed(form.prefix, BOOL),
-        f"{_PREFIX}add_bos_token": Typed(False, BOOL),
-        f"{_PREFIX}add_eos_token": Typed(False, BOOL),
+        f"{_PREFIX}scores": scores,
+        f"{_PREFIX}unknown_token_id": form.unknown,
+        f"{_PREFIX}add_space_prefix": form.prefix,
+        f"{_PREFIX}add_bos_token": False,
+        f"{_PREFIX}add_eos_token": False,
     }
     if unigram:
-        metadata[f"{_PREFIX}remove_extra_whitespaces"] = Typed(form.squeeze, BOOL)
+        metadata[f"{_PREFIX}remove_extra_whitespaces"] = form.squeeze
         if form.charsmap:
-            metadata[f"{_PREFIX}precompiled_charsmap"] = Typed(list(form.charsmap), ARRAY, U8)
+            metadata[f"{_PREFIX}precompiled_charsmap"] = form.charsmap
     roles = {"bos": form.begin, "eos": form.end, "padding": form.pad}
     for role, number in roles.items():
         if 0 <= number < len(texts):
-            metadata[f"{_PREFIX}{role}_token_id"] = Typed(number, U32)
+            metadata[f"{_PREFIX}{role}_token_id"] = number
     return metadata
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, normalizers
 
-from llmcurate.base.disk.atomic import encode_json, write_atomic
+from llmcurate.base.disk.files import write_atomic
+from llmcurate.base.disk.sealed_json import encode_json
 from llmcurate.base.errors import UsageError
 from tokenize_kit.files import read_file
 from tokenize_kit.pattern.named import PATTERNS

@@ -13,9 +13,8 @@ import numpy as np
 
 from tokenize_kit.judge.candidate import Candidate, open_candidate
 from tokenize_kit.judge.compare import Batch
-from tokenize_kit.judge.scripts import LABELS, token_scripts
 from tokenize_kit.judge.tally import Tally, Texts
-from tokenize_kit.judge.vocabulary import token_bytes
+from tokenize_kit.judge.vocabulary import LABELS, token_bytes, token_scripts
 from tokenize_kit.judge.words import Segmentation
 
 EXAMPLES = 20

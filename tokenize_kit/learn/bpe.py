@@ -3,17 +3,31 @@
 The text is not normalised. It is cut by a pattern, each piece is spelled in 256 byte symbols,
 and the most frequent adjacent pair is merged until the vocabulary is full. All 256 bytes are in
 the vocabulary, so every string of Unicode scalars round-trips exactly.
+
+The vocabulary is special tokens, the 256 byte pieces `<0x00>` to `<0xFF>`, characters by code
+point, and what merges make. A character beyond the coverage is spelled in bytes and merges with
+nothing. No merge spells a byte piece, so that a literal <0x41> in a text stays text.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, AnyStr
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, AnyStr
 
 import numpy as np
-from tokenizers import Tokenizer
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
-from tokenize_kit.learn.backends import Words, learn_sentencepiece, learn_tokenizers
+from tokenize_kit.formats.tokenizer_json import add_tokens
+from tokenize_kit.learn.backends import (
+    Merge,
+    Words,
+    learn_sentencepiece,
+    learn_tokenizers,
+    learn_with_backend,
+    token_names,
+)
 from tokenize_kit.learn.bpe_merges import LONGEST
 from tokenize_kit.learn.byte_words import (
     build_tokenizer,
@@ -24,8 +38,9 @@ from tokenize_kit.learn.byte_words import (
     merged_names,
 )
 from tokenize_kit.learn.cutting import run_merges
-from tokenize_kit.learn.options import TrainingOptions
+from tokenize_kit.learn.options import COVERAGE, TrainingOptions
 from tokenize_kit.learn.superwords import learn_superwords
+from tokenize_kit.segment.dictionary import Dictionary
 
 if TYPE_CHECKING:
     from tokenize_kit.segment.dictionary import Dictionary
@@ -119,3 +134,135 @@ def _by_sentencepiece(
     tokens = [numbers[list(token)].tolist() for token in banned]
     merges = learn_sentencepiece(words, most, longest, tokens)
     return merged_names(np.array(merges, np.int64).reshape(-1, 3))
+
+
+@dataclass(frozen=True)
+class CharacterWords:
+    """codes: uint32[characters] of all words; ends: int64[words + 1]; counts: int64[words]."""
+
+    codes: np.ndarray
+    ends: np.ndarray
+    counts: np.ndarray
+
+    def frequencies(self) -> Counter[str]:
+        """Occurrences of every character, in 64 bits."""
+        codes, numbers = np.unique(self.codes, return_inverse=True)
+        sums = np.zeros(len(codes), np.int64)
+        np.add.at(sums, numbers, np.repeat(self.counts, np.diff(self.ends)))
+        return Counter(dict(zip(map(chr, codes.tolist()), sums.tolist(), strict=True)))
+
+
+def split_characters(letters: np.ndarray, ends: np.ndarray, counts: np.ndarray) -> CharacterWords:
+    """The characters of WordCounts.words(). letters: uint8[], whole UTF-8 characters; ends:
+    int64[words + 1]."""
+    codes = np.frombuffer(letters.tobytes().decode("utf-8").encode("utf-32-le"), np.uint32)
+    begins = np.append(0, np.cumsum(letters & 0xC0 != 0x80))
+    return CharacterWords(codes, begins[ends], counts)
+
+
+def choose_characters(
+    characters: Counter[str], available: int, coverage: float = COVERAGE
+) -> tuple[list[str], float]:
+    """The characters that become pieces, commonest first, and the share of the text they cover.
+
+    The commonest that cover so much of the text, but at most half of the ``available`` tokens, so
+    that words find a place too. Ties go by code point.
+    """
+    total, covered = characters.total(), 0
+    kept: list[str] = []
+    for character, count in sorted(characters.items(), key=lambda item: (-item[1], item[0])):
+        if covered >= coverage * total or len(kept) >= max(1, available // 2):
+            break
+        kept.append(character)
+        covered += count
+    return kept, covered / max(1, total)
+
+
+BYTE_PIECES = tuple(f"<0x{byte:02X}>" for byte in range(256))
+
+
+def number_words(words: CharacterWords, kept: Sequence[str]) -> Words:
+    """The words as numbers of the kept characters, cut where a character is not one of them.
+
+    kept: sorted by code point; a character's number is its position there.
+    """
+    codes = np.array([ord(c) for c in kept], np.uint32)
+    positions = np.searchsorted(codes, words.codes)
+    inside = positions < len(codes)
+    inside[inside] = codes[positions[inside]] == words.codes[inside]
+    begins = np.zeros(len(words.codes), np.bool_)
+    begins[words.ends[:-1][words.ends[:-1] < len(words.codes)]] = True
+    begins[1:] |= ~inside[:-1]  # behind a rare character a word begins anew
+    starts = np.flatnonzero(begins[inside])
+    word_of = np.repeat(np.arange(len(words.counts)), np.diff(words.ends))[inside]
+    sizes = np.diff(np.append(starts, np.count_nonzero(inside)))
+    return Words(
+        positions[inside].astype(np.int32), sizes, words.counts[word_of[starts]], len(codes)
+    )
+
+
+def character_numbers(tokens: Iterable[str], kept: Sequence[str]) -> list[list[int]]:
+    """Tokens as numbers of characters; those with a character that is not kept are left out."""
+    numbers = {character: k for k, character in enumerate(kept)}
+    return [[numbers[c] for c in token] for token in tokens if set(token) <= numbers.keys()]
+
+
+def train_char_bpe(
+    documents: Iterable[tuple[str, int]],
+    options: TrainingOptions,
+    scale: int = 1,
+    dictionary: Dictionary | None = None,
+) -> list[tuple[Tokenizer, dict[str, Any]]]:
+    """A tokenizer of each of the sizes, from one count, and what its card says of it.
+
+    documents, scale: as in bpe.train_sizes. Sizes with the same characters are learned together.
+    """
+    first, parts = options.first_tokens, options.cutting.parts
+    words = split_characters(*count_words(documents, options.counted_parts, dictionary).words())
+    frequencies = words.frequencies()
+    runs = max(0, options.space_runs - 1)
+    if options.space_token:
+        del frequencies[" "]
+    if runs:
+        frequencies[" "] += 1  # whose runs are tokens
+    available_of = {size: size - len(first) - len(BYTE_PIECES) - runs for size in options.sizes}
+    chosen = {
+        size: choose_characters(frequencies, available, options.coverage)
+        for size, available in available_of.items()
+    }
+    learned: dict[int, tuple[list[str], list[Merge]]] = {}
+    trained = []
+    for size in options.sizes:
+        kept, share = chosen[size]
+        if len(kept) not in learned:
+            most = max(available_of[s] for s in options.sizes if len(chosen[s][0]) == len(kept))
+            bases = sorted(kept)
+            banned = character_numbers([*options.banned, *BYTE_PIECES], bases)
+            merges = learn_with_backend(number_words(words, bases), options, most, scale, banned)
+            learned[len(kept)] = token_names(bases, merges), merges
+        names, merges = learned[len(kept)]
+        fewer = first_merges(names, [(a, b) for a, b, _ in merges], available_of[size])
+        fewer = add_space_runs(*fewer, len(kept), " ", options.space_runs)
+        last = options.padding[: -(len(first) + len(BYTE_PIECES) + len(fewer[0])) % options.pad_to]
+        details = {"byte_fallback": True, "characters": len(kept), "character_coverage": share}
+        trained.append((build_char_bpe(*fewer, first, last, parts, options.space_token), details))
+    return trained
+
+
+def build_char_bpe(
+    names: Sequence[str],
+    merges: Sequence[tuple[int, int]],
+    first: Sequence[str],
+    last: Sequence[str],
+    parts: Sequence[str],
+    space: str | None = None,
+) -> Tokenizer:
+    """The tokenizer of learned tokens, cut by patterns; a space is a space, not U+2581."""
+    ids = {token: number for number, token in enumerate([*first, *BYTE_PIECES, *names, *last])}
+    pairs = [(names[left], names[right]) for left, right in merges]
+    tokenizer = Tokenizer(models.BPE(vocab=ids, merges=pairs, byte_fallback=True))
+    splits = [pre_tokenizers.Split(Regex(part), behavior="isolated") for part in parts]
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(splits)
+    tokenizer.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Fuse()])
+    add_tokens(tokenizer, [token for token in [*first, *last] if token != space], space)
+    return tokenizer

@@ -12,7 +12,8 @@ from typing import Any, Protocol
 from tokenizers import Tokenizer
 from tokenizers.normalizers import Normalizer
 
-from llmcurate.base.disk.atomic import encode_json, write_atomic
+from llmcurate.base.disk.files import write_atomic
+from llmcurate.base.disk.sealed_json import encode_json
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import LlmcurateError, UsageError
 from tokenize_kit.card.figures import Sample, measure

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal, get_args
+from typing import Literal
 
 from tokenizers import Regex, normalizers
 
@@ -23,7 +23,6 @@ from tokenize_kit.pattern.parse import UnsupportedPattern
 # tokenizer.model and tokenizer.json have the same. `_cf`: case is folded, too.
 
 Normal = Literal["none", "nfc", "nfkc", "nmt_nfkc", "nfkc_cf", "nmt_nfkc_cf"]
-NORMAL: tuple[Normal, ...] = get_args(Normal)
 
 
 def normaliser(name: Normal, unigram: bool) -> normalizers.Normalizer | None:
@@ -48,7 +47,6 @@ def rules_of(rule: str) -> bytes:
 
 
 Newlines = Literal["single", "runs"]
-NEWLINES: tuple[Newlines, ...] = get_args(Newlines)
 _NEWLINES = {"single": r"\r\n|\r|\n", "runs": r"[\r\n]+"}
 MOST_SPACES = 512
 

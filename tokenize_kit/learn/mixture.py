@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 from llmcurate.base.errors import UsageError
 from llmcurate.base.kernels import njit
 from llmcurate.base.kernels.intrinsics import hash_bytes, stir
-from tokenize_kit.learn.options import TrainingOptions
-from tokenize_kit.learn.weights import Weights, parse_weights, tempered
+from tokenize_kit.learn.options import TrainingOptions, Weights, parse_weights, tempered
 
 NO_VALUE = ""  # of documents whose column is empty
 

@@ -2,31 +2,98 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import re
-from dataclasses import dataclass
-from typing import Annotated, Literal, get_args
+from fractions import Fraction
+from typing import TYPE_CHECKING, Literal
 
+from pydantic import Field
+
+from llmcurate.base.disk.units import either
 from llmcurate.base.errors import UsageError
-from llmcurate.base.settings import Setting, check, either
+from llmcurate.base.settings import dataclass
 from tokenize_kit.formats.tokenizer_json import END_OF_TEXT
 from tokenize_kit.learn.cutting import (
     MOST_SPACES,
-    NEWLINES,
-    NORMAL,
     Newlines,
     Normal,
     compose,
     own_pattern,
 )
-from tokenize_kit.learn.options_together import check_together
-from tokenize_kit.learn.weights import parse_weights
-from tokenize_kit.pattern.named import DIGITS, PATTERNS, Digits, Pattern, pattern_with, superwords
+from tokenize_kit.pattern.named import PATTERNS, Digits, Pattern, pattern_with, superwords
 
+GRAIN, MOST = 1000, 1000  # weights are whole thousandths, 1000 at most
+OTHERS = "*"
+
+
+@dataclasses.dataclass(frozen=True)
+class Weights:
+    """A weight for documents by the value of a column; others: for values that are not named."""
+
+    column: str
+    of: dict[str, Fraction]
+    others: Fraction = Fraction(1)
+
+    @property
+    def scale(self) -> int:
+        """The least number that makes all weights whole."""
+        return math.lcm(*(w.denominator for w in (*self.of.values(), self.others)))
+
+    def times(self, value: str) -> int:
+        """The weight of a value, times `scale`."""
+        return int(self.of.get(value, self.others) * self.scale)
+
+
+def parse_weights(text: str) -> Weights:
+    """`lang=th:3,en:0.5,*:1`; raises LlmcurateError (exit code 2) naming what cannot be read."""
+    column, equals, rest = text.partition("=")
+    if not column or not equals:
+        raise UsageError(f"weights {text!r}: write column=value:weight,..., as lang=th:3,en:0.5")
+    weights: dict[str, Fraction] = {}
+    for part in rest.split(","):
+        value, colon, number = part.rpartition(":")
+        try:
+            weight = Fraction(number)
+        except (ValueError, ZeroDivisionError):
+            colon = ""
+        if not colon or not value or "/" in number:
+            raise UsageError(f"weights: {part!r} is no value:weight, as in lang=th:3,en:0.5")
+        if not 0 <= weight <= MOST or GRAIN % weight.denominator:
+            raise UsageError(f"weights: {part!r}: give 0 to {MOST} with three decimals at most")
+        if value in weights:
+            raise UsageError(f"weights: {value!r} stands twice")
+        weights[value] = weight
+    others = weights.pop(OTHERS, Fraction(1))
+    if not any((*weights.values(), others)):
+        raise UsageError("weights: not all of them can be 0")
+    return Weights(column, weights, others)
+
+
+def tempered(column: str, sizes: dict[str, int], temperature: float) -> Weights:
+    """Weights that give every value a share of (its bytes) ** (1 / temperature) (Arivazhagan et al.
+    2019); 1 for the largest value, in whole thousandths, from 0.001 to 1000.
+
+    sizes: bytes of each value.
+    """
+    largest = max(sizes.values(), default=0)
+    weights = {}
+    for value, size in sorted(sizes.items()):
+        if size:
+            # log first: a ratio to a high power is more than a float holds.
+            power = (1 - 1 / temperature) * math.log(largest / size)
+            weight = math.exp(min(power, math.log(MOST)))
+            weights[value] = max(Fraction(round(weight * GRAIN), GRAIN), Fraction(1, GRAIN))
+    return Weights(column, weights)
+
+
+if TYPE_CHECKING:
+    PatternName = str
+else:
+    PatternName = Literal[tuple(PATTERNS)]
 COVERAGE = 0.9995  # SentencePiece's default: rarer characters are spelled in bytes
 
-
 Model = Literal["bpe", "char-bpe", "wordpiece", "unigram"]
-MODELS: tuple[Model, ...] = get_args(Model)
 Backend = Literal["own", "tokenizers", "sentencepiece"]
 BACKENDS: dict[Model, tuple[Backend, ...]] = {  # the first is the one taken where none is named
     "bpe": ("own", "tokenizers", "sentencepiece"),
@@ -34,7 +101,6 @@ BACKENDS: dict[Model, tuple[Backend, ...]] = {  # the first is the one taken whe
     "wordpiece": ("own", "sentencepiece"),
     "unigram": ("own", "sentencepiece"),
 }
-
 
 UNKNOWN = "[UNK]"
 # Special tokens of WordPiece where none are named: BERT's, its end of text first.
@@ -60,176 +126,133 @@ class TrainingOptions:
     Raises LlmcurateError (exit code 2) for an option, or two together, that make no sense.
     """
 
-    model: Annotated[
-        Model,
-        Setting(
-            "The model: `bpe` over bytes, `char-bpe` over characters, `wordpiece` or `unigram`.",
-            choices=MODELS,
-        ),
-    ] = "bpe"
-    backend: Annotated[
-        Backend | None,
-        Setting(
-            "The learner: `own`, `tokenizers` or `sentencepiece`. Without a value own.",
-            choices=get_args(Backend),
-        ),
-    ] = None
-    sizes: Annotated[
-        tuple[int, ...],
-        Setting(
-            "Tokens of the vocabulary, special and reserved ones included; of several sizes each "
-            "gets a folder."
-        ),
-    ] = (32_000,)
-    pattern: Annotated[
-        str | None,
-        Setting(
-            "Name of the pre-tokenisation pattern. Without a value `o200k`, `metaspace` for "
-            "char-bpe and `bert` for wordpiece.",
-            choices=tuple(PATTERNS),
-        ),
-    ] = None
-    regex: Annotated[
-        tuple[str, ...],
-        Setting(
-            "Regular expressions that cut texts, one after the other, in place of a named pattern."
-        ),
-    ] = ()
-    graphemes: Annotated[bool, Setting("Never cut a grapheme cluster (UAX #29).")] = False
-    digits: Annotated[
-        Digits | None,
-        Setting(
-            "How runs of digits are cut. Without a value as the pattern cuts them, and into single "
-            "digits where no pattern is named.",
-            choices=DIGITS,
-        ),
-    ] = None
-    forbid: Annotated[
-        tuple[str, ...], Setting("Strings that no token holds a part of together with other text.")
-    ] = ()
-    newlines: Annotated[
-        Newlines | None,
-        Setting(
-            "How newlines are cut: each is a piece of its own (`single`), or those in a row are "
-            "one (`runs`). Without a value as the pattern cuts them.",
-            choices=NEWLINES,
-        ),
-    ] = None
-    space_runs: Annotated[
-        int,
-        Setting(
-            "Runs of 2 up to that many spaces are one token each; 0 adds none.",
-            ge=0,
-            le=MOST_SPACES,
-        ),
-    ] = 0
-    script_boundaries: Annotated[bool, Setting("Never let a token span two scripts.")] = False
-    dictionary: Annotated[
-        str | None,
-        Setting(
-            "Path of a file of Thai, Lao, Khmer and Burmese words that texts are cut into in "
-            "training."
-        ),
-    ] = None
-    space_token: Annotated[str | None, Setting("The token that every space becomes.")] = None
-    normalise: Annotated[
-        Normal,
-        Setting(
-            "Unicode's normal form that texts are brought into before all else, `_cf` with case "
-            "folded, or `none`.",
-            choices=NORMAL,
-        ),
-    ] = "none"
-    chat_template: Annotated[
-        str | None, Setting("Path of a chat template that goes into tokenizer_config.json.")
-    ] = None
-    special_tokens: Annotated[
-        tuple[str, ...], Setting("Special tokens; the first one ends documents.")
-    ] = ("<|endoftext|>",)
-    reserved: Annotated[
-        int,
-        Setting(
-            "Number of tokens `<|reserved_0|>` and so on that are kept free for later.",
-            ge=0,
-            le=MOST_RESERVED,
-        ),
-    ] = 0
-    pad_to: Annotated[
-        int,
-        Setting(
-            "Number of which the size of the vocabulary is made a multiple, by reserved tokens at "
-            "its end.",
-            ge=1,
-            le=MOST_PADDING,
-        ),
-    ] = 1
-    min_frequency: Annotated[
-        int, Setting("Least number of occurrences of a pair that is merged.", ge=1)
-    ] = 2
-    max_token_length: Annotated[
-        int | None,
-        Setting(
-            "Largest length of a token in bytes (in characters for char-bpe and wordpiece). "
-            "Without a value there is no limit.",
-            ge=2,
-        ),
-    ] = None
-    superwords: Annotated[
-        int | None,
-        Setting(
-            "Size of the vocabulary from which on tokens may span words, four at most (SuperBPE, "
-            "Liu et al. 2025). Without a value no token does.",
-            ge=2,
-        ),
-    ] = None
-    character_coverage: Annotated[
-        float | None,
-        Setting(
-            "Share of the text whose characters are tokens; bpe has none. Without a value 0.9995, "
-            "and 1 for wordpiece.",
-            gt=0,
-            le=1,
-        ),
-    ] = None
-    character_seeds: Annotated[
-        bool,
-        Setting(
-            "Unigram begins with substrings that different characters follow, not different bytes, "
-            "and keeps pieces expected twice: more bytes a token in Thai, Lao, Khmer and Burmese, "
-            "other pieces than SentencePiece's."
-        ),
-    ] = False
-    sample_bytes: Annotated[
-        int | None,
-        Setting(
-            "Bytes of text that are read at most, drawn by the hash of the documents. Without a "
-            "value all text is read.",
-            ge=1,
-        ),
-    ] = None
-    seed: Annotated[int, Setting("Seed of the sample.", ge=0, lt=1 << 63)] = 0
-    weights: Annotated[
-        str | None,
-        Setting(
-            "How often documents count, by the values of a column: `lang=th:3,en:0.5`; `*` stands "
-            "for all other values."
-        ),
-    ] = None
-    temperature: Annotated[
-        float | None,
-        Setting(
-            "Temperature of groups of documents, by the column `by`: a group has a share of its "
-            "bytes ** (1 / temperature) (Arivazhagan et al. 2019).",
-            ge=0.1,
-        ),
-    ] = None
-    by: Annotated[
-        str | None,
-        Setting("Column of the groups that the temperature weighs. Without a value `lang`."),
-    ] = None
+    model: Model = Field(
+        "bpe",
+        description="The model: `bpe` over bytes, `char-bpe` over characters, `wordpiece` or "
+        "`unigram`.",
+    )
+    backend: Backend | None = Field(
+        None,
+        description="The learner: `own`, `tokenizers` or `sentencepiece`. Without a value own.",
+    )
+    sizes: tuple[int, ...] = Field(
+        (32_000,),
+        description="Tokens of the vocabulary, special and reserved ones included; of several "
+        "sizes each gets a folder.",
+    )
+    pattern: PatternName | None = Field(
+        None,
+        description="Name of the pre-tokenisation pattern. Without a value `o200k`, `metaspace` "
+        "for char-bpe and `bert` for wordpiece.",
+    )
+    regex: tuple[str, ...] = Field(
+        (),
+        description="Regular expressions that cut texts, one after the other, in place of a named "
+        "pattern.",
+    )
+    graphemes: bool = Field(False, description="Never cut a grapheme cluster (UAX #29).")
+    digits: Digits | None = Field(
+        None,
+        description="How runs of digits are cut. Without a value as the pattern cuts them, and "
+        "into single digits where no pattern is named.",
+    )
+    forbid: tuple[str, ...] = Field(
+        (), description="Strings that no token holds a part of together with other text."
+    )
+    newlines: Newlines | None = Field(
+        None,
+        description="How newlines are cut: each is a piece of its own (`single`), or those in a "
+        "row are one (`runs`). Without a value as the pattern cuts them.",
+    )
+    space_runs: int = Field(
+        0,
+        ge=0,
+        le=MOST_SPACES,
+        description="Runs of 2 up to that many spaces are one token each; 0 adds none.",
+    )
+    script_boundaries: bool = Field(False, description="Never let a token span two scripts.")
+    dictionary: str | None = Field(
+        None,
+        description="Path of a file of Thai, Lao, Khmer and Burmese words that texts are cut into "
+        "in training.",
+    )
+    space_token: str | None = Field(None, description="The token that every space becomes.")
+    normalise: Normal = Field(
+        "none",
+        description="Unicode's normal form that texts are brought into before all else, `_cf` "
+        "with case folded, or `none`.",
+    )
+    chat_template: str | None = Field(
+        None, description="Path of a chat template that goes into tokenizer_config.json."
+    )
+    special_tokens: tuple[str, ...] = Field(
+        ("<|endoftext|>",), description="Special tokens; the first one ends documents."
+    )
+    reserved: int = Field(
+        0,
+        ge=0,
+        le=MOST_RESERVED,
+        description="Number of tokens `<|reserved_0|>` and so on that are kept free for later.",
+    )
+    pad_to: int = Field(
+        1,
+        ge=1,
+        le=MOST_PADDING,
+        description="Number of which the size of the vocabulary is made a multiple, by reserved "
+        "tokens at its end.",
+    )
+    min_frequency: int = Field(
+        2, ge=1, description="Least number of occurrences of a pair that is merged."
+    )
+    max_token_length: int | None = Field(
+        None,
+        ge=2,
+        description="Largest length of a token in bytes (in characters for char-bpe and "
+        "wordpiece). Without a value there is no limit.",
+    )
+    superwords: int | None = Field(
+        None,
+        ge=2,
+        description="Size of the vocabulary from which on tokens may span words, four at most "
+        "(SuperBPE, Liu et al. 2025). Without a value no token does.",
+    )
+    character_coverage: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="Share of the text whose characters are tokens; bpe has none. Without a value "
+        "0.9995, and 1 for wordpiece.",
+    )
+    character_seeds: bool = Field(
+        False,
+        description="Unigram begins with substrings that different characters follow, not "
+        "different bytes, and keeps pieces expected twice: more bytes a token in Thai, Lao, Khmer "
+        "and Burmese, other pieces than SentencePiece's.",
+    )
+    sample_bytes: int | None = Field(
+        None,
+        ge=1,
+        description="Bytes of text that are read at most, drawn by the hash of the documents. "
+        "Without a value all text is read.",
+    )
+    seed: int = Field(0, ge=0, lt=1 << 63, description="Seed of the sample.")
+    weights: str | None = Field(
+        None,
+        description="How often documents count, by the values of a column: `lang=th:3,en:0.5`; "
+        "`*` stands for all other values.",
+    )
+    temperature: float | None = Field(
+        None,
+        ge=0.1,
+        description="Temperature of groups of documents, by the column `by`: a group has a share "
+        "of its bytes ** (1 / temperature) (Arivazhagan et al. 2019).",
+    )
+    by: str | None = Field(
+        None,
+        description="Column of the groups that the temperature weighs. Without a value `lang`.",
+    )
 
     def __post_init__(self) -> None:
-        check(self, dash="-")
         self._check_backend()
         self._check_cutting()
         check_together(self)
@@ -401,3 +424,89 @@ class TrainingOptions:
             return "own"
         named = "graphemes" if self.graphemes else self.pattern
         return named or _PATTERN_OF.get(self.model, DEFAULT_PATTERN)
+
+
+def check_together(options: TrainingOptions) -> None:
+    """Raises LlmcurateError (exit code 2) for the first that do not."""
+    _check_mixture(options)
+    _check_model(options)
+    _check_superwords(options)
+    if options.character_seeds:
+        _check_character_seeds(options)
+    if options.model == "unigram":
+        _check_unigram(options)
+
+
+def _refuse(given: dict[str, bool], reason: str) -> None:
+    for name, is_given in given.items():
+        if is_given:
+            raise UsageError(f"{name}: {reason}")
+
+
+def _check_model(options: TrainingOptions) -> None:
+    if options.model == "wordpiece":
+        excluded = {
+            "pattern": options.pattern not in (None, "bert"),
+            "graphemes": options.graphemes,
+            "regex": bool(options.regex),
+            "newlines": options.newlines is not None,
+            "space-runs": bool(options.space_runs),
+            "space-token": options.space_token is not None,
+        }
+        _refuse(excluded, "wordpiece is cut as BERT cuts; leave it out")
+    if options.model not in ("wordpiece", "unigram") and options.pattern == "bert":
+        raise UsageError("pattern bert: only for wordpiece, which leaves white space out")
+    if options.model == "bpe" and options.character_coverage is not None:
+        raise UsageError("character-coverage: bpe merges bytes; leave it out, or use char-bpe")
+
+
+def _check_unigram(options: TrainingOptions) -> None:
+    if options.normalise == "nfc":
+        raise UsageError("normalise nfc: SentencePiece has no such rule; use nfkc or nmt_nfkc")
+    if options.digits not in (None, "single"):
+        raise UsageError("unigram splits digits one by one: use digits single")
+    excluded = {
+        "pattern": options.pattern not in (None, "metaspace"),  # SentencePiece's own
+        "regex": bool(options.regex),
+        "graphemes": options.graphemes,
+        "forbid": bool(options.forbid),
+        "newlines": options.newlines is not None,
+        "space-runs": bool(options.space_runs),
+        "script-boundaries": options.script_boundaries,  # SentencePiece's has them by itself
+        "min-frequency": options.min_frequency != 2,
+        "max-token-length": options.max_token_length is not None,
+    }
+    _refuse(excluded, "not for unigram; use bpe or char-bpe")
+
+
+def _check_character_seeds(options: TrainingOptions) -> None:
+    if (options.model, options.learner) != ("unigram", "own"):
+        raise UsageError("character-seeds: only for the model unigram and the backend own")
+    given = {"dictionary": options.dictionary is not None}
+    _refuse(given, "not with character-seeds; leave one of them out")
+
+
+def _check_superwords(options: TrainingOptions) -> None:
+    if options.superwords is None:
+        return
+    if (options.model, options.learner) != ("bpe", "own"):
+        raise UsageError("superwords: only for the model bpe and the backend own")
+    excluded = {
+        "regex": bool(options.regex),
+        "graphemes": options.pattern_name == "graphemes",
+        "dictionary": options.dictionary is not None,
+        "space-token": options.space_token is not None,
+    }
+    _refuse(excluded, "not with superwords; leave one of them out")
+    least, size = options.least_size, min(options.sizes, default=0)
+    if not least <= options.superwords < size:
+        raise UsageError(f"superwords {options.superwords}: give {least} to {size - 1}")
+
+
+def _check_mixture(options: TrainingOptions) -> None:
+    if options.weights is not None:
+        parse_weights(options.weights)
+        if options.temperature is not None:
+            raise UsageError("weights and temperature: give one of them")
+    if options.by is not None and options.temperature is None:
+        raise UsageError("by: only with temperature")

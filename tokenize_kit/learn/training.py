@@ -15,9 +15,8 @@ from tokenizers.normalizers import Normalizer
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed
 from tokenize_kit.card.figures import Sample
-from tokenize_kit.learn.bpe import train_sizes
+from tokenize_kit.learn.bpe import train_char_bpe, train_sizes
 from tokenize_kit.learn.card import Trained, describe_cutting, read_template, write_tokenizer
-from tokenize_kit.learn.char_bpe import train_char_bpe
 from tokenize_kit.learn.cutting import normaliser
 from tokenize_kit.learn.options import TrainingOptions
 from tokenize_kit.learn.wordpiece import train_wordpiece

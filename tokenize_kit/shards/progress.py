@@ -16,7 +16,8 @@ from typing import Any
 
 import xxhash
 
-from llmcurate.base.disk.atomic import encode_json, seal, sync, write_atomic
+from llmcurate.base.disk.files import sync_path, write_atomic
+from llmcurate.base.disk.sealed_json import encode_json, seal
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import LlmcurateError, RunFailed
 
@@ -145,7 +146,7 @@ class Progress:
                 name = path.relative_to(self.folder).as_posix()
                 written[name] = self._read(name, path.stat().st_size)
         for folder in sorted({str(Path(name).parent) for name in written}):
-            sync(self.folder / folder)
+            sync_path(self.folder / folder)
         saved = {
             "identity": self._identity,
             "documents": position.documents,

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from llmcurate.base.disk.atomic import sync
+from llmcurate.base.disk.files import sync_path
 from llmcurate.base.errors import UsageError
 from tokenize_kit.files import open_at, sync_open
 
@@ -195,7 +195,7 @@ class _Shard:
             name = f"{side}-{self.documents}-{len(self._saved)}"
             with pa.ipc.new_file(str(self.rows / name), DOCUMENTS) as writer:
                 writer.write_table(pa.concat_tables(self._new))
-            sync(self.rows / name)
+            sync_path(self.rows / name)
             self._saved.append(name)
             self._new = []
         paths = [*(Path(file.name) for file in files), *(self.rows / name for name in self._saved)]
@@ -271,7 +271,7 @@ class Side:
     def checkpoint(self) -> tuple[dict[str, Any], list[Path]]:
         """(what to go on from, the files that it stands for), all of it on disk."""
         for path in self._closed:
-            sync(path)
+            sync_path(path)
         self._closed = []
         shard, paths = self._shard.checkpoint(self.name)
         open_names = len(self._shard.names)

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import xxhash
 
-from llmcurate.base.disk.atomic import sync
+from llmcurate.base.disk.files import sync_path
 from tokenize_kit.files import open_at, sync_open
 from tokenize_kit.shards.shard_files import DOCUMENTS, Encoded, concatenate, gather
 
@@ -115,7 +115,7 @@ class Shuffle:
         paths = [Path(file.name) for file in files]
         paths += [self._path(number) for number in range(self._closed)]
         if self._closed:
-            sync(paths[-1])
+            sync_path(paths[-1])
         return {"written": self._written, "tables": self._closed}, paths
 
     def close(self) -> None:

@@ -24,8 +24,8 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from llmcurate.base.disk.atomic import encode_json, seal, sync, write_atomic
-from llmcurate.base.disk.files import file_digest
+from llmcurate.base.disk.files import file_digest, sync_path, write_atomic
+from llmcurate.base.disk.sealed_json import encode_json, seal
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed, UsageError
 from tokenize_kit.encode.parts import PART_BYTES, encode_parts, whole_alone
@@ -438,7 +438,7 @@ def _commit(progress: Progress, out: Path, manifest: dict[str, Any]) -> None:
     """Move the files in; old manifests go first and the new one comes last."""
     aside = progress.folder
     for name in manifest["files"]:
-        sync(aside / name)
+        sync_path(aside / name)
     progress.forget()
     (out / "manifest.json").unlink(missing_ok=True)
     val = out / "val"
@@ -457,12 +457,12 @@ def _commit(progress: Progress, out: Path, manifest: dict[str, Any]) -> None:
         val.mkdir(exist_ok=True)
         names = sorted(path.name for path in (aside / "val").iterdir())
         for name in sorted(names, key="manifest.json".__eq__):
-            sync(aside / "val" / name)
+            sync_path(aside / "val" / name)
             (aside / "val" / name).replace(val / name)
-        sync(val)
+        sync_path(val)
     for name in manifest["files"]:
         (aside / name).replace(out / name)
-    sync(out)
+    sync_path(out)
     write_atomic(out / "manifest.json", encode_json(manifest))
 
 

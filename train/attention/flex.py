@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
 
 from train.attention.mask import Alibi, Mask, Relative
-from train.attention.pattern import near as pattern
+from train.attention.mask import near as pattern
 
 
 @cache

@@ -19,14 +19,13 @@ import numpy.typing as npt
 
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed, UsageError
-from train.config import TrainConfig, locate, names, stages_of
+from train.config import Source, TrainConfig, locate, names, stages_of
 from train.data.mixing import Mixture, counts, shares_of
 from train.data.packing import key_of, scatter
+from train.data.readers import Foreign, Ints
 from train.data.rows import Rows, Takes, split
 from train.data.shards import Shards, read_shards
-from train.data.token_file import Foreign, Ints
 from train.data.vocabulary import vocabulary
-from train.stages import Source
 
 _ROUNDS = 6  # of the Feistel network
 

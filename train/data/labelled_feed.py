@@ -23,12 +23,12 @@ from train.config import TrainConfig
 from train.data.feed import Feed
 from train.data.labelled import Sample, labels_of, read_samples
 from train.data.packing import key_of
+from train.data.readers import Foreign, Ints, Part
 from train.data.rows import Piece, Rows, sides
 from train.data.shards import Shards
-from train.data.token_file import Foreign, Ints, Part
 from train.data.vocabulary import Vocabulary
 from train.data.windows import Encoder, Window
-from train.model.task_settings import SPAN
+from train.model.head_settings import SPAN
 from train.objective_settings import Task
 
 

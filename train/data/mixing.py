@@ -15,9 +15,9 @@ from fractions import Fraction
 
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed, UsageError
+from train.config import Source
 from train.data.rows import Piece, Rows
 from train.data.shards import Shards
-from train.stages import Source
 
 
 def counts(shares: Sequence[int], rows: int) -> list[int]:

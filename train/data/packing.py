@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from llmcurate.base.errors import UsageError
-from train.data.token_file import Ints
+from train.data.readers import Ints
 
 _U64 = npt.NDArray[np.uint64]
 # (index among the documents, first token, tokens)

@@ -24,8 +24,8 @@ import numpy.typing as npt
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed, UsageError
 from train.data.packing import Packed, Spans, figures, key_of, pack, packing_for
+from train.data.readers import Ints
 from train.data.shards import Shards
-from train.data.token_file import Ints
 
 _PREFIX = 512  # tokens of a document that decide its side of the split
 

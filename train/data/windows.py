@@ -20,8 +20,8 @@ import numpy.typing as npt
 
 from llmcurate.base.errors import UsageError
 from train.data.labelled import Sample
+from train.data.readers import Ints
 from train.data.shards import end_of_text, load_tokenizer
-from train.data.token_file import Ints
 from train.data.vocabulary import names_of
 
 Characters = list[tuple[int, int]]  # first and end of each token

@@ -22,7 +22,7 @@ from train.measure.accounting import parameters
 from train.model.cache import Cache
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
-from train.objectives.middle import PARTS
+from train.objectives.causal import PARTS
 from train.objectives.objectives import both_ways
 from train.runs.checkpoint import (
     load_model,

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from train.hf import rope
 from train.hf.experts import ANY, LAYER, matrices
@@ -17,8 +15,9 @@ from train.hf.family import (
     GATED_ONES,
     Family,
     Layout,
-    Part,
     activation,
+    listed,
+    reordered,
     rows_in_pairs,
 )
 from train.hf.settings import Settings
@@ -33,16 +32,7 @@ def _turned(config: ModelConfig, groups: int, size: int) -> Layout:
     """
     turned = config.rotated
     order = torch.cat((torch.arange(size - turned), rows_in_pairs(turned) + size - turned))
-    back = order.argsort()
-
-    def move(tensor: Tensor, order: Tensor) -> Tensor:
-        grouped = tensor.unflatten(0, (groups, size))
-        return grouped.index_select(1, order.to(tensor.device)).flatten(0, 1)
-
-    def pack(ours: Sequence[Tensor]) -> Tensor:
-        return move(ours[0], order)
-
-    return Layout(pack=pack, unpack=lambda theirs: [move(theirs, back)])
+    return reordered(groups, order)
 
 
 def _queries(config: ModelConfig) -> Layout:
@@ -55,41 +45,36 @@ def _down(config: ModelConfig) -> Layout:
     return _turned(config, 1, own.rank + own.rotary_dim)
 
 
-_BLOCK = {
-    "attention_norm": "input_layernorm",
-    "attention.query_norm": "self_attn.q_a_layernorm",
-    "attention.query_down": "self_attn.q_a_proj",
-    "attention.norm": "self_attn.kv_a_layernorm",
-    "attention.up": "self_attn.kv_b_proj",
-    "attention.out": "self_attn.o_proj",
-    "feed_forward_norm": "post_attention_layernorm",
-    "feed_forward.gate": "mlp.gate_proj",
-    "feed_forward.up": "mlp.up_proj",
-    "feed_forward.down": "mlp.down_proj",
-    "feed_forward.router.weight": "mlp.gate.weight",
-    "feed_forward.router.bias": "mlp.gate.e_score_correction_bias",
-    "feed_forward.shared.gate": "mlp.shared_experts.gate_proj",
-    "feed_forward.shared.up": "mlp.shared_experts.up_proj",
-    "feed_forward.shared.down": "mlp.shared_experts.down_proj",
-}
-_TURNED = {
-    "attention.query": ("self_attn.q_proj", _queries),
-    "attention.query_up": ("self_attn.q_b_proj", _queries),
-    "attention.down": ("self_attn.kv_a_proj_with_mqa", _down),
-}
-_PARTS = (
-    Part(ours=("embedding",), theirs="model.embed_tokens"),
-    *(
-        Part(ours=(f"stack.blocks.{{}}.{ours}",), theirs=f"{LAYER}.{theirs}")
-        for ours, theirs in _BLOCK.items()
-    ),
-    *(
-        Part(ours=(f"stack.blocks.{{}}.{ours}",), theirs=f"{LAYER}.{theirs}", layout=layout)
-        for ours, (theirs, layout) in _TURNED.items()
-    ),
-    *matrices(f"{LAYER}.mlp.experts.[]", "gate_proj", "up_proj", "down_proj"),
-    Part(ours=("stack.norm",), theirs="model.norm"),
-    Part(ours=("head",), theirs="lm_head"),
+_ATTENTION, _MLP = f"{LAYER}.self_attn", f"{LAYER}.mlp"
+_ONES = listed(
+    {
+        "embedding": "model.embed_tokens",
+        "{}.attention_norm": f"{LAYER}.input_layernorm",
+        "{}.attention.query_norm": f"{_ATTENTION}.q_a_layernorm",
+        "{}.attention.query_down": f"{_ATTENTION}.q_a_proj",
+        "{}.attention.norm": f"{_ATTENTION}.kv_a_layernorm",
+        "{}.attention.up": f"{_ATTENTION}.kv_b_proj",
+        "{}.attention.out": f"{_ATTENTION}.o_proj",
+        "{}.feed_forward_norm": f"{LAYER}.post_attention_layernorm",
+        "{}.feed_forward.gate": f"{_MLP}.gate_proj",
+        "{}.feed_forward.up": f"{_MLP}.up_proj",
+        "{}.feed_forward.down": f"{_MLP}.down_proj",
+        "{}.feed_forward.router.weight": f"{_MLP}.gate.weight",
+        "{}.feed_forward.router.bias": f"{_MLP}.gate.e_score_correction_bias",
+        "{}.feed_forward.shared.gate": f"{_MLP}.shared_experts.gate_proj",
+        "{}.feed_forward.shared.up": f"{_MLP}.shared_experts.up_proj",
+        "{}.feed_forward.shared.down": f"{_MLP}.shared_experts.down_proj",
+        "{}.attention.query": (f"{_ATTENTION}.q_proj", _queries),
+        "{}.attention.query_up": (f"{_ATTENTION}.q_b_proj", _queries),
+        "{}.attention.down": (f"{_ATTENTION}.kv_a_proj_with_mqa", _down),
+    }
+)
+_PARTS = _ONES + listed(
+    {
+        **matrices(f"{_MLP}.experts.[]", "gate_proj", "up_proj", "down_proj"),
+        "stack.norm": "model.norm",
+        "head": "lm_head",
+    }
 )
 _ALLOWS = COMMON | {
     "attention.kind": ("latent",),

@@ -5,7 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from train.hf.family import ACTIVATIONS, COMMON, GATED, Family, Layout, Part, activation, plain
+from train.hf.family import (
+    ACTIVATIONS,
+    COMMON,
+    GATED,
+    Family,
+    Layout,
+    Part,
+    activation,
+    heads_of,
+    learned,
+    plain,
+)
 from train.hf.settings import Settings
 from train.model.config import ModelConfig
 from train.model.position_settings import Buckets
@@ -207,8 +218,8 @@ def _write_bart(config: ModelConfig) -> dict[str, Any]:
 
 
 def _read_bart(settings: Settings, context: int | None) -> dict[str, Any]:
-    hidden, rows = settings.whole("d_model"), settings.whole("max_position_embeddings", 1024)
-    heads, width = settings.whole("encoder_attention_heads"), settings.whole("encoder_ffn_dim")
+    shape = heads_of(settings, "d_model", "encoder_attention_heads")
+    heads, width = shape["attention.heads"], settings.whole("encoder_ffn_dim")
     settings.expect("decoder_attention_heads", heads, heads)
     settings.expect("decoder_ffn_dim", width, width)
     settings.expect("scale_embedding", False, False)
@@ -216,22 +227,14 @@ def _read_bart(settings: Settings, context: int | None) -> dict[str, Any]:
     # Flags of versions with other norms.
     settings.expect("normalize_before", False, False)
     settings.expect("add_final_layer_norm", False, False)
-    if context is not None:
-        raise settings.refusal("max_position_embeddings", rows, "positions are learned: no other")
-    if heads < 1 or hidden % heads:
-        raise settings.refusal("encoder_attention_heads", heads, f"it must divide {hidden}")
-    return {
+    return shape | {
         "layers": settings.whole("decoder_layers"),
         "encoder": {
             "layers": settings.whole("encoder_layers"),
             "start": _read_start(settings),
             "learns": "bart",
         },
-        "hidden": hidden,
-        "context": rows,
-        "attention.heads": heads,
-        "attention.kv_heads": heads,
-        "attention.head_dim": hidden // heads,
+        "context": learned(settings, "max_position_embeddings", 1024, context),
         "attention.bias": "all",
         "feed_forward.width": width,
         "feed_forward.bias": True,

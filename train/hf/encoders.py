@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-import torch
-from torch import Tensor
-
-from train.hf.family import ACTIVATIONS, COMMON, GATED, Family, Layout, Part, activation, repeated
+from train.hf.family import (
+    ACTIVATIONS,
+    COMMON,
+    GATED,
+    QKV,
+    Family,
+    Part,
+    activation,
+    by_head,
+    heads_of,
+    joined,
+    learned,
+    listed,
+    of_encoder,
+    of_modernbert,
+    repeated,
+)
 from train.hf.settings import Settings
-from train.hf.tasks import of_encoder, of_modernbert
 from train.model.config import ModelConfig
-from train.model.position_settings import Rope
+from train.model.position_settings import Disentangled, Rope
 
 _BLOCK = {
     "attention.query": "attention.self.query",
@@ -38,17 +51,15 @@ _ALBERT_BLOCK = {
 
 def parts(model: str, layer: str, block: dict[str, str], heads: dict[str, str]) -> tuple[Part, ...]:
     """``heads``: of ours, theirs."""
-    embeddings = {
-        "embedding": "word_embeddings",
-        "stack.positions": "position_embeddings",
-        "embedding.segments": "token_type_embeddings",
-        "embedding.norm": "LayerNorm",
-    }
-    return (
-        *(Part(ours=(o,), theirs=f"{model}.embeddings.{t}") for o, t in embeddings.items()),
-        *(Part(ours=(f"stack.blocks.{{}}.{o}",), theirs=f"{layer}.{t}") for o, t in block.items()),
-        *(Part(ours=(o,), theirs=t) for o, t in heads.items()),
-    )
+    return listed(
+        {
+            "embedding": f"{model}.embeddings.word_embeddings",
+            "stack.positions": f"{model}.embeddings.position_embeddings",
+            "embedding.segments": f"{model}.embeddings.token_type_embeddings",
+            "embedding.norm": f"{model}.embeddings.LayerNorm",
+            **{f"{{}}.{ours}": f"{layer}.{theirs}" for ours, theirs in block.items()},
+        }
+    ) + listed(heads)
 
 
 ALLOWS = COMMON | {
@@ -82,23 +93,14 @@ def write_bert(config: ModelConfig) -> dict[str, Any]:
 
 
 def read_bert(settings: Settings, context: int | None, *, offset: int = 0) -> dict[str, Any]:
-    hidden, heads = settings.whole("hidden_size"), settings.whole("num_attention_heads")
     settings.expect("position_embedding_type", "absolute", "absolute")
     settings.expect("is_decoder", False, False)
     settings.expect("tie_word_embeddings", True, True)
-    rows = settings.whole("max_position_embeddings", 512)
-    if context is not None:
-        raise settings.refusal("max_position_embeddings", rows, "positions are learned: no other")
-    if heads < 1 or hidden % heads:
-        raise settings.refusal("num_attention_heads", heads, f"it must divide {hidden}")
     return {
+        **heads_of(settings, "hidden_size", "num_attention_heads"),
         "causal": False,
         "layers": settings.whole("num_hidden_layers"),
-        "hidden": hidden,
-        "context": rows - offset,
-        "attention.heads": heads,
-        "attention.kv_heads": heads,
-        "attention.head_dim": hidden // heads,
+        "context": learned(settings, "max_position_embeddings", 512, context) - offset,
         "attention.bias": "all",
         "feed_forward.width": settings.whole("intermediate_size"),
         "feed_forward.activation": settings.one_of("hidden_act", ACTIVATIONS, "gelu"),
@@ -283,18 +285,6 @@ ELECTRA = Family(
 )
 
 
-def _joined(pieces: int) -> Callable[[ModelConfig], Layout]:
-    """Matrices above each other."""
-
-    def pack(ours: Sequence[Tensor]) -> Tensor:
-        return torch.cat(list(ours))
-
-    def unpack(theirs: Tensor) -> Sequence[Tensor]:
-        return theirs.chunk(pieces)
-
-    return lambda config: Layout(pack=pack, unpack=unpack)
-
-
 _MODERN = "model.layers.{}"
 
 
@@ -324,12 +314,9 @@ def _write_modern(config: ModelConfig) -> dict[str, Any]:
 
 
 def _read_modern(settings: Settings, context: int | None) -> dict[str, Any]:
-    hidden, heads = settings.whole("hidden_size"), settings.whole("num_attention_heads")
     for name in ("norm_bias", "attention_bias", "mlp_bias", "classifier_bias"):
         settings.expect(name, False, False)
     settings.expect("tie_word_embeddings", True, True)
-    if heads < 1 or hidden % heads:
-        raise settings.refusal("num_attention_heads", heads, f"it must divide {hidden}")
     layers = settings.whole("num_hidden_layers", 22)
     every = settings.whole("global_attn_every_n_layers", 3)
     kinds = settings.words("layer_types")
@@ -350,13 +337,10 @@ def _read_modern(settings: Settings, context: int | None) -> dict[str, Any]:
             inner.expect("rope_type", "default", "default")
         theta[mark] = (inner or settings).number("rope_theta" if inner else old, default)
     return {
+        **heads_of(settings, "hidden_size", "num_attention_heads"),
         "causal": False,
         "layers": layers,
-        "hidden": hidden,
         "context": context or settings.whole("max_position_embeddings", 8192),
-        "attention.heads": heads,
-        "attention.kv_heads": heads,
-        "attention.head_dim": hidden // heads,
         "attention.window": settings.whole("local_attention", 128) // 2 + 1,
         "attention.window_pattern": repeated(pattern),
         "feed_forward.width": settings.whole("intermediate_size", 1152),
@@ -395,27 +379,157 @@ MODERNBERT = Family(
     },
     write=_write_modern,
     read=_read_modern,
-    parts=(
-        Part(ours=("embedding",), theirs="model.embeddings.tok_embeddings"),
-        Part(ours=("embedding.norm",), theirs="model.embeddings.norm"),
-        Part(ours=("stack.blocks.{}.attention_norm",), theirs=f"{_MODERN}.attn_norm"),
-        Part(
-            ours=tuple(f"stack.blocks.{{}}.attention.{n}" for n in ("query", "key", "value")),
-            theirs=f"{_MODERN}.attn.Wqkv",
-            layout=_joined(3),
-        ),
-        Part(ours=("stack.blocks.{}.attention.out",), theirs=f"{_MODERN}.attn.Wo"),
-        Part(ours=("stack.blocks.{}.feed_forward_norm",), theirs=f"{_MODERN}.mlp_norm"),
-        Part(
-            ours=("stack.blocks.{}.feed_forward.gate", "stack.blocks.{}.feed_forward.up"),
-            theirs=f"{_MODERN}.mlp.Wi",
-            layout=_joined(2),
-        ),
-        Part(ours=("stack.blocks.{}.feed_forward.down",), theirs=f"{_MODERN}.mlp.Wo"),
-        Part(ours=("stack.norm",), theirs="model.final_norm"),
-        Part(ours=("head.transform.linear",), theirs="head.dense"),
-        Part(ours=("head.transform.norm",), theirs="head.norm"),
-        Part(ours=("head",), theirs="decoder"),
+    parts=listed(
+        {
+            "embedding": "model.embeddings.tok_embeddings",
+            "embedding.norm": "model.embeddings.norm",
+            "{}.attention_norm": f"{_MODERN}.attn_norm",
+            QKV: (f"{_MODERN}.attn.Wqkv", lambda config: joined(3)),
+            "{}.attention.out": f"{_MODERN}.attn.Wo",
+            "{}.feed_forward_norm": f"{_MODERN}.mlp_norm",
+            ("{}.feed_forward.gate", "{}.feed_forward.up"): (
+                f"{_MODERN}.mlp.Wi",
+                lambda config: joined(2),
+            ),
+            "{}.feed_forward.down": f"{_MODERN}.mlp.Wo",
+            "stack.norm": "model.final_norm",
+            "head.transform.linear": "head.dense",
+            "head.transform.norm": "head.norm",
+            "head": "decoder",
+        }
     ),
     prefix="",
+)
+
+
+_DEBERTA_BLOCK = {
+    "attention.out": "attention.output.dense",
+    "attention_norm": "attention.output.LayerNorm",
+    "feed_forward.up": "intermediate.dense",
+    "feed_forward.down": "output.dense",
+    "feed_forward_norm": "output.LayerNorm",
+}
+_V1 = _DEBERTA_BLOCK | {
+    "attention.query.bias": "attention.self.q_bias",
+    "attention.value.bias": "attention.self.v_bias",
+    "attention.position_key": "attention.self.pos_proj",
+    "attention.position_query": "attention.self.pos_q_proj",
+}
+_V2 = _DEBERTA_BLOCK | {
+    "attention.query": "attention.self.query_proj",
+    "attention.key": "attention.self.key_proj",
+    "attention.value": "attention.self.value_proj",
+    "attention.position_key": "attention.self.pos_key_proj",
+    "attention.position_query": "attention.self.pos_query_proj",
+}
+_HEADS = {
+    "stack.positions": "deberta.encoder.rel_embeddings",
+    "stack.positions.norm": "deberta.encoder.LayerNorm",
+    "head": "cls.predictions",
+    "head.transform.linear": "cls.predictions.transform.dense",
+    "head.transform.norm": "cls.predictions.transform.LayerNorm",
+}
+_LAYER = "deberta.encoder.layer.{}"
+_ALLOWS = ALLOWS | {"position.kind": ("disentangled",), "embedding.segments": (0, 1, 2)}
+
+
+def _write(config: ModelConfig) -> dict[str, Any]:
+    assert isinstance(config.position, Disentangled)
+    return write_bert(config) | {
+        "relative_attention": True,
+        "max_relative_positions": config.position.span,
+        "pos_att_type": ["c2p", "p2c"],
+        "position_biased_input": False,
+        "legacy": True,
+    }
+
+
+def _write_v2(config: ModelConfig) -> dict[str, Any]:
+    own = config.position
+    assert isinstance(own, Disentangled)
+    return _write(config) | {
+        "position_buckets": -1 if own.buckets is None else own.buckets,
+        "norm_rel_ebd": "layer_norm" if own.norm else "none",
+        "share_att_key": own.shared,
+    }
+
+
+def _read(settings: Settings, context: int | None) -> dict[str, Any]:
+    """With settings that both versions have; a context other than the file's is no matter."""
+    for name, value, default in (
+        ("relative_attention", True, False),
+        ("position_biased_input", False, True),
+        ("legacy", True, True),
+        ("talking_head", False, False),
+        ("conv_kernel_size", 0, 0),
+    ):
+        settings.expect(name, value, default)
+    kinds = settings.words("pos_att_type", between="|") or []
+    if sorted(kinds) != ["c2p", "p2c"]:
+        raise settings.refusal("pos_att_type", kinds, "our models know c2p with p2c alone")
+    rows = settings.whole("max_position_embeddings", 512)
+    span = settings.whole("max_relative_positions", -1)
+    values = read_bert(settings, None)
+    settings.expect("embedding_size", values["hidden"], values["hidden"])
+    del values["position.offset"]
+    return values | {
+        "context": context or rows,
+        "position.kind": "disentangled",
+        "position.span": rows if span < 1 else span,
+        "norm.eps": settings.number("layer_norm_eps", 1e-7),
+        "embedding.segments": settings.whole("type_vocab_size", 0),
+    }
+
+
+def _read_v1(settings: Settings, context: int | None) -> dict[str, Any]:
+    return _read(settings, context) | {"attention.bias": "but_keys"}
+
+
+def _read_v2(settings: Settings, context: int | None) -> dict[str, Any]:
+    values = _read(settings, context)
+    size = values["attention.head_dim"]
+    settings.expect("attention_head_size", size, size)
+    buckets = settings.whole("position_buckets", -1)
+    norms = settings.words("norm_rel_ebd", between="|") or ["none"]
+    if norms not in (["none"], ["layer_norm"]):
+        raise settings.refusal("norm_rel_ebd", norms, "our models know none or layer_norm")
+    return values | {
+        "position.buckets": buckets if buckets > 0 else None,
+        "position.norm": norms == ["layer_norm"],
+        "position.shared": settings.flag("share_att_key", False),
+    }
+
+
+DEBERTA = Family(
+    name="deberta",
+    architecture="DebertaForMaskedLM",
+    allows=_ALLOWS | {"bias": ("all but keys",)},
+    write=_write,
+    read=_read_v1,
+    parts=(
+        *parts("deberta", _LAYER, _V1, _HEADS),
+        *listed(
+            {
+                tuple(f"{name}.weight" for name in QKV): (
+                    f"{_LAYER}.attention.self.in_proj.weight",
+                    by_head,
+                )
+            }
+        ),
+    ),
+    prefix="deberta.",
+)
+DEBERTA_V2 = replace(
+    DEBERTA,
+    name="deberta-v2",
+    architecture="DebertaV2ForMaskedLM",
+    allows=_ALLOWS
+    | {
+        "position.buckets": ("none", "some"),
+        "position.norm": (False, True),
+        "position.shared": (False, True),
+    },
+    write=_write_v2,
+    read=_read_v2,
+    parts=parts("deberta", _LAYER, _V2, _HEADS),
 )

@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from train.hf.family import Part
+from train.hf.family import listed
 from train.hf.llama import MISTRAL, QWEN2
 from train.hf.settings import Settings
 from train.model.config import ModelConfig
 from train.model.feed_forward_settings import Experts
 
-OURS, LAYER = "stack.blocks.{}.feed_forward", "model.layers.{}"
+LAYER = "model.layers.{}"
 
 
 def experts_of(config: ModelConfig) -> Experts:
@@ -23,9 +23,10 @@ def experts_of(config: ModelConfig) -> Experts:
     return config.feed_forward
 
 
-def matrices(theirs: str, gate: str, up: str, down: str) -> tuple[Part, ...]:
+def matrices(theirs: str, gate: str, up: str, down: str) -> dict[str, str]:
+    """Theirs by ours, of the matrices of each expert."""
     names = {"gate": gate, "up": up, "down": down}
-    return tuple(Part(ours=(f"{OURS}.{o}",), theirs=f"{theirs}.{t}") for o, t in names.items())
+    return {f"{{}}.feed_forward.{own}": f"{theirs}.{name}" for own, name in names.items()}
 
 
 def _write_mixtral(config: ModelConfig) -> dict[str, Any]:
@@ -58,8 +59,12 @@ MIXTRAL = replace(
     read=_read_mixtral,
     parts=(
         *MISTRAL.parts,
-        Part(ours=(f"{OURS}.router",), theirs=f"{LAYER}.block_sparse_moe.gate"),
-        *matrices(f"{LAYER}.block_sparse_moe.experts.[]", "w1", "w3", "w2"),
+        *listed(
+            {
+                "{}.feed_forward.router": f"{LAYER}.block_sparse_moe.gate",
+                **matrices(f"{LAYER}.block_sparse_moe.experts.[]", "w1", "w3", "w2"),
+            }
+        ),
     ),
     defaults={"num_key_value_heads": 8, "rope_theta": 1e6, "rms_norm_eps": 1e-5},
     aliases={"num_local_experts": "num_experts"},
@@ -124,13 +129,16 @@ QWEN2_MOE = replace(
     read=_read_qwen2_moe,
     parts=(
         *QWEN2.parts,
-        Part(ours=(f"{OURS}.router",), theirs=f"{LAYER}.mlp.gate"),
-        *matrices(f"{LAYER}.mlp.experts.[]", "gate_proj", "up_proj", "down_proj"),
-        *(
-            Part(ours=(f"{OURS}.shared.{n}",), theirs=f"{LAYER}.mlp.shared_expert.{n}_proj")
-            for n in ("gate", "up", "down")
+        *listed(
+            {
+                "{}.feed_forward.router": f"{LAYER}.mlp.gate",
+                **matrices(f"{LAYER}.mlp.experts.[]", "gate_proj", "up_proj", "down_proj"),
+                "{}.feed_forward.shared.gate": f"{LAYER}.mlp.shared_expert.gate_proj",
+                "{}.feed_forward.shared.up": f"{LAYER}.mlp.shared_expert.up_proj",
+                "{}.feed_forward.shared.down": f"{LAYER}.mlp.shared_expert.down_proj",
+                "{}.feed_forward.shared_gate": f"{LAYER}.mlp.shared_expert_gate",
+            }
         ),
-        Part(ours=(f"{OURS}.shared_gate",), theirs=f"{LAYER}.mlp.shared_expert_gate"),
     ),
     defaults={"sliding_window": 4096, "num_key_value_heads": 16},
 )

@@ -17,18 +17,18 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from llmcurate.base.disk.atomic import encode_json, replacing
+from llmcurate.base.disk.files import replacing
+from llmcurate.base.disk.sealed_json import encode_json
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed, UsageError
 from train.data.shards import end_of_text, load_tokenizer
 from train.hf.families import family_of
-from train.hf.family import Family, Weight, our_shapes
-from train.hf.tasks import USES, written
+from train.hf.family import USES, Family, Weight, our_shapes, written
 from train.measure.accounting import active_parameters, parameters
 from train.model.attention_settings import Latent
 from train.model.config import ModelConfig
+from train.model.decoder import in_whole
 from train.model.feed_forward_settings import Experts
-from train.model.generator import in_whole
 from train.runs.checkpoint import (
     load_plan,
     newest,

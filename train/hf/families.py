@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from llmcurate.base.errors import UsageError
-from llmcurate.base.settings import to_dict
-from train.hf.deberta import DEBERTA, DEBERTA_V2
+from llmcurate.base.settings import flat, to_dict
 from train.hf.deepseek import DEEPSEEK_V2, DEEPSEEK_V3
 from train.hf.encoder_decoders import BART, MT5, T5
-from train.hf.encoders import ALBERT, BERT, ELECTRA, MODERNBERT, ROBERTA
+from train.hf.encoders import ALBERT, BERT, DEBERTA, DEBERTA_V2, ELECTRA, MODERNBERT, ROBERTA
 from train.hf.experts import MIXTRAL, QWEN2_MOE
 from train.hf.family import Family
 from train.hf.gpt import BLOOM, GPT2, GPT_NEOX, GPTJ, OPT
@@ -17,8 +16,7 @@ from train.hf.llama import LLAMA, MINISTRAL, MISTRAL, OLMO, QWEN2, QWEN3
 from train.model.config import ModelConfig
 from train.model.feed_forward_settings import Experts
 from train.model.plugins import plugins
-from train.model.position_settings import Disentangled, Learned, Rope
-from train.model.residual_settings import Parallel
+from train.model.position_settings import Disentangled, Rope
 
 # The first that can say a configuration is taken.
 FAMILIES = {
@@ -33,6 +31,8 @@ FAMILIES = {
     )
 }
 
+_TRAITS = {trait for family in FAMILIES.values() for trait in family.allows}
+_SIGHTS = ("sinks", "globals", "random", "block")
 # Which linear layers have a bias, by attention.bias and feed_forward.bias.
 _BIASES = {
     ("none", False): "none",
@@ -51,67 +51,34 @@ def traits(config: ModelConfig) -> dict[str, Any]:
     shape, position, sights = config.attention, config.position, set(config.sights)
     windows = {sight.window for sight in sights}
     window = "none" if windows == {None} else "some layers" if None in windows else "every layer"
-    scaling = position.scaling if isinstance(position, Rope) else None
+    rope = position if isinstance(position, Rope) else Rope()
     # An NTK-scaled rotation is one with another theta.
-    scaled = scaling is not None and scaling.kind != "ntk"
-    theta = isinstance(position, Rope) and (scaling is not None or position.theta != 10_000.0)
+    scaled = rope.scaling is not None and rope.scaling.kind != "ntk"
+    theta = rope.scaling is not None or rope.theta != 10_000.0
     wide = config.feed_forward.width == 4 * config.hidden
-    parallel = isinstance(config.residual, Parallel)
-    window_theta = position.window_theta if isinstance(position, Rope) else None
+    distances = position if isinstance(position, Disentangled) else Disentangled()
     return {
-        "feed_forward.kind": config.feed_forward.kind,
+        **{name: value for name, value in flat(to_dict(config)).items() if name in _TRAITS},
         **_of_experts(config),
-        "causal": config.causal,
         "encoder": _encoder(config),
         "share": "none" if config.share == 1 else "all or groups of blocks",
-        "norm.first": config.norm.first,
         "embedding.size": _embedding(config),
-        "embedding.segments": config.embedding.segments,
-        "head.tied": config.head.tied,
-        "head.transform": config.head.transform,
-        "head.pair": config.head.pair,
         "head.task": "none" if config.head.task is None else config.head.task.kind,
-        "head.replaced": config.head.replaced,
-        "position.window_theta": "theta" if window_theta is None else "other than theta",
+        "position.window_theta": "theta" if rope.window_theta is None else "other than theta",
         "mup_base": None if config.wider == 1 else config.mup_base,
-        "norm.kind": config.norm.kind,
-        "norm.place": config.norm.place,
         "norm.eps": "1e-5" if config.norm.eps == 1e-5 else "other",
-        "embedding.norm": config.embedding.norm,
-        "attention.kind": shape.kind,
-        "attention.qk_norm": shape.qk_norm,
         "bias": _BIASES[shape.bias, config.feed_forward.bias],
-        "head.bias": config.head.bias,
-        "feed_forward.activation": config.feed_forward.activation,
         "feed_forward.width": "4 x hidden" if wide else "other",
-        "residual.kind": config.residual.kind,
-        "residual.sandwich": getattr(config.residual, "sandwich", 0),
-        "residual.norms": config.residual.norms if parallel else 1,  # type: ignore[union-attr]
         "attention.kv_heads": "heads" if shape.kv_heads == shape.heads else "fewer than heads",
         "attention.head_dim": _head_dim(config),
         "attention.window": window,
-        "attention.sinks": max(sight.sinks for sight in sights),
-        "attention.globals": max(sight.globals for sight in sights),
-        "attention.random": max(sight.random for sight in sights),
-        "attention.block": max(sight.block for sight in sights),
+        **{f"attention.{name}": max(getattr(sight, name) for sight in sights) for name in _SIGHTS},
         "attention.segment": "none" if {sight.segment for sight in sights} == {None} else "some",
         "attention.dilations": "some" if any(sight.dilations for sight in sights) else "none",
-        "position.kind": position.kind,
         "position.dim": "a part of head_dim" if 0 < config.rotated < shape.head_dim else "head_dim",
         "position.scaling": scaled,
         "position.theta": "other" if theta else "10000",
-        "position.offset": position.offset if isinstance(position, Learned) else 0,
-        **_of_distances(position),
-    }
-
-
-def _of_distances(position: Any) -> dict[str, Any]:
-    """What decides it of vectors for distances; of other positions their usual values."""
-    own = position if isinstance(position, Disentangled) else Disentangled()
-    return {
-        "position.buckets": "none" if own.buckets is None else "some",
-        "position.norm": own.norm,
-        "position.shared": own.shared,
+        "position.buckets": "none" if distances.buckets is None else "some",
     }
 
 
@@ -138,17 +105,10 @@ def _of_experts(config: ModelConfig) -> dict[str, Any]:
     ranks = min(own.group_best, own.count // own.groups)
     shared = "other" if own.shared_width % own.width else "a multiple of width"
     return {
-        "feed_forward.routing": own.routing,
-        "feed_forward.scores": own.scores,
-        "feed_forward.normalise": own.normalise,
         "feed_forward.scale": "1" if own.scale == 1 else "other",
         "feed_forward.groups": f"by the best {ranks}" if own.top_groups < own.groups else "none",
         "feed_forward.shared_width": shared if own.shared_width else "none",
-        "feed_forward.shared_gate": own.shared_gate,
-        "feed_forward.first_dense": own.first_dense,
-        "feed_forward.every": own.every,
         "feed_forward.bias_rate": "some" if own.bias_rate else "none",
-        "feed_forward.noisy": own.noisy,
     }
 
 

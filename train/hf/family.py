@@ -11,10 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from llmcurate.base.errors import LlmcurateError, UsageError
 from train.hf.settings import Settings
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.model.feed_forward_settings import ACTIVATIONS as OURS
+from train.model.head_settings import SPAN, TaskKind
+from train.model.heads import with_task
 
 # Our words for feed-forwards, by their names of activations.
 ACTIVATIONS = {
@@ -65,24 +68,24 @@ def plain(config: ModelConfig) -> Layout:
 
 def conv1d(config: ModelConfig) -> Layout:
     """GPT-2's Conv1D keeps a matrix as [inputs, outputs]."""
-    return _conv1d(1)
+    return joined(1, turned=True)
 
 
 def conv1d_qkv(config: ModelConfig) -> Layout:
     """GPT-2's query, key and value side by side: [inputs, 3 x outputs]."""
-    return _conv1d(3)
+    return joined(3, turned=True)
 
 
-def _conv1d(pieces: int) -> Layout:
-    def pack(ours: Sequence[Tensor]) -> Tensor:
-        joined = torch.cat(list(ours))
-        return joined.T if joined.dim() == 2 else joined
+def joined(pieces: int, turned: bool = False) -> Layout:
+    """Matrices above each other; ``turned``: beside each other, as [inputs, outputs]."""
 
-    def unpack(theirs: Tensor) -> Sequence[Tensor]:
-        joined = theirs.T if theirs.dim() == 2 else theirs
-        return joined.chunk(pieces)
+    def turn(tensor: Tensor) -> Tensor:
+        return tensor.T if turned and tensor.dim() == 2 else tensor
 
-    return Layout(pack=pack, unpack=unpack)
+    return Layout(
+        pack=lambda ours: turn(torch.cat(list(ours))),
+        unpack=lambda theirs: turn(theirs).chunk(pieces),
+    )
 
 
 def by_head(config: ModelConfig) -> Layout:
@@ -105,17 +108,21 @@ def interleaved(config: ModelConfig) -> Layout:
     """GPT-J rotates dimension 2 i with 2 i + 1, ours i with i + rotated / 2: the rows of queries
     and keys change positions within each head.
     """
-    heads, size = config.attention.heads, config.attention.head_dim
-    order = torch.arange(size)
+    order = torch.arange(config.attention.head_dim)
     order[: config.rotated] = rows_in_pairs(config.rotated)
-    back = order.argsort()
+    return reordered(config.attention.heads, order)
+
+
+def reordered(groups: int, order: Tensor) -> Layout:
+    """The rows of each of ``groups`` in this order: theirs, by the number that ours has."""
 
     def move(tensor: Tensor, order: Tensor) -> Tensor:
-        by_head = tensor.unflatten(0, (heads, size))
-        return by_head.index_select(1, order.to(tensor.device)).flatten(0, 1)
+        grouped = tensor.unflatten(0, (groups, len(order)))
+        return grouped.index_select(1, order.to(tensor.device)).flatten(0, 1)
 
     return Layout(
-        pack=lambda ours: move(ours[0], order), unpack=lambda theirs: [move(theirs, back)]
+        pack=lambda ours: move(ours[0], order),
+        unpack=lambda theirs: [move(theirs, order.argsort())],
     )
 
 
@@ -134,6 +141,25 @@ class Part:
     theirs: str
     layout: Callable[[ModelConfig], Layout] = plain
     when: Callable[[ModelConfig], bool] = lambda config: True
+
+
+Theirs = str | tuple[str, Callable[[ModelConfig], Layout]]
+
+
+def listed(names: Mapping[Any, Theirs]) -> tuple[Part, ...]:
+    """A part for each of ``names``, of ours and theirs, with its layout where that is another than
+    ``plain``. Ours that begin with ``{}`` are of each block of the stack.
+    """
+    parts = []
+    for ours, row in names.items():
+        theirs, layout = (row, plain) if isinstance(row, str) else row
+        owns = (ours,) if isinstance(ours, str) else ours
+        owns = tuple(f"stack.blocks.{own}" if own.startswith("{}") else own for own in owns)
+        parts.append(Part(ours=owns, theirs=theirs, layout=layout))
+    return tuple(parts)
+
+
+QKV = ("{}.attention.query", "{}.attention.key", "{}.attention.value")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,7 +207,7 @@ class Family:
     defaults: Mapping[str, Any] = field(default_factory=dict)
     of_pairs: str = ""
     of_replaced: str = ""
-    tasks: Mapping[str, TaskClass] = field(default_factory=dict)
+    tasks: Mapping[TaskKind, TaskClass] = field(default_factory=dict)
     beyond: str = ""
     copies: tuple[str, ...] = ()
 
@@ -272,6 +298,27 @@ def _one_of(expert: int) -> Layout:
     return Layout(pack=lambda ours: ours[0][expert], unpack=lambda theirs: [theirs])
 
 
+def heads_of(settings: Settings, hidden: str, heads: str) -> dict[str, Any]:
+    """The width and the heads that share it."""
+    size, count = settings.whole(hidden), settings.whole(heads)
+    if count < 1 or size % count:
+        raise settings.refusal(heads, count, f"it must divide {hidden} ({size})")
+    return {
+        "hidden": size,
+        "attention.heads": count,
+        "attention.kv_heads": count,
+        "attention.head_dim": size // count,
+    }
+
+
+def learned(settings: Settings, rows: str, default: int, context: int | None) -> int:
+    """The rows of learned positions, which no other context can have."""
+    count = int(settings.whole(rows, default))
+    if context is not None:
+        raise settings.refusal(rows, count, "learned positions keep it")
+    return count
+
+
 def our_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     """The shape of each weight of ours, by name; allocates nothing."""
     with torch.device("meta"):
@@ -337,3 +384,79 @@ COMMON: dict[str, tuple[Any, ...]] = {
     "head.replaced": (False,),
     "position.window_theta": ("theta",),
 }
+
+
+_NAMES: dict[TaskKind, str] = {
+    "classify": "ForSequenceClassification",
+    "token": "ForTokenClassification",
+    "span": "ForQuestionAnswering",
+}
+USES = {  # what the Hub calls them, and transformers' class that finds theirs
+    "classify": ("text-classification", "AutoModelForSequenceClassification"),
+    "token": ("token-classification", "AutoModelForTokenClassification"),
+    "span": ("question-answering", "AutoModelForQuestionAnswering"),
+}
+
+
+def _class(name: str, kind: TaskKind, parts: Mapping[str, Theirs]) -> TaskClass:
+    return TaskClass(architecture=name + _NAMES[kind], parts=listed(parts))
+
+
+def of_encoder(name: str, pool: str, classifier: str = "classifier") -> dict[TaskKind, TaskClass]:
+    """The classes of BERT and those like it; ``pool``: what stands before its ``classifier``."""
+    text = {"head.transform.linear": pool, "head": classifier}
+    return {
+        "classify": _class(name, "classify", text),
+        "token": _class(name, "token", {"head": "classifier"}),
+        "span": _class(name, "span", {"head": "qa_outputs"}),
+    }
+
+
+def of_modernbert() -> dict[TaskKind, TaskClass]:
+    """ModernBERT has the transform in all of them."""
+    parts = {"head.transform.linear": "head.dense", "head.transform.norm": "head.norm"}
+    parts["head"] = "classifier"
+    return {kind: _class("ModernBert", kind, parts) for kind in _NAMES}
+
+
+def of_decoder(name: str, of_words: str = "score") -> dict[TaskKind, TaskClass]:
+    """The classes of decoders. Theirs for questions name the trunk otherwise."""
+    return {
+        "classify": _class(name, "classify", {"head": "score"}),
+        "token": _class(name, "token", {"head": of_words}),
+    }
+
+
+def written(config: ModelConfig) -> dict[str, Any]:
+    """What config.json says of a task."""
+    task = config.head.task
+    if task is None or task.kind == "span":
+        return {}
+    named = {str(number): label for number, label in enumerate(task.labels)}
+    values: dict[str, Any] = {"id2label": named}
+    values["label2id"] = {label: number for number, label in enumerate(task.labels)}
+    if task.kind == "classify":
+        values["problem_type"] = "single_label_classification"
+    return values
+
+
+def as_saved(family: Family, config: ModelConfig, settings: Settings) -> ModelConfig:
+    """The model with the head of the class that it was saved from; raises ``LlmcurateError``."""
+    saved = settings.words("architectures") or []
+    for kind, own in family.tasks.items():
+        if own.architecture in saved:
+            labels = SPAN if kind == "span" else _labels(settings)
+            try:
+                return with_task(config, kind, labels)
+            except LlmcurateError as error:
+                raise UsageError(f"{settings.where}: {error}") from error
+    return config
+
+
+def _labels(settings: Settings) -> tuple[str, ...]:
+    """By number; two without names where the file has none, as transformers takes it."""
+    named = settings.sub("id2label")
+    if named is None:
+        return tuple(f"LABEL_{number}" for number in range(settings.whole("num_labels", 2)))
+    count = len(named.names)
+    return tuple(named.word(str(number)) for number in range(count))

@@ -9,39 +9,28 @@ from train.hf.family import (
     ACTIVATIONS,
     COMMON,
     PLAIN,
+    QKV,
     Family,
-    Part,
     activation,
     by_head,
     conv1d,
     conv1d_qkv,
+    heads_of,
     interleaved,
+    learned,
+    listed,
+    of_decoder,
 )
 from train.hf.settings import Settings
-from train.hf.tasks import of_decoder
 from train.model.config import ModelConfig
 
 _ALLOWS = COMMON | {"norm.kind": ("layer",), "bias": ("all",), "feed_forward.activation": PLAIN}
 BIASED = {"attention.bias": "all", "feed_forward.bias": True}
-_QKV = (
-    "stack.blocks.{}.attention.query",
-    "stack.blocks.{}.attention.key",
-    "stack.blocks.{}.attention.value",
-)
 
 
 def _heads(settings: Settings, hidden: str, heads: str, layers: str) -> dict[str, Any]:
-    size, count = settings.whole(hidden), settings.whole(heads)
-    if count < 1 or size % count:
-        raise settings.refusal(heads, count, f"it must divide {hidden} ({size})")
-    return {
-        "hidden": size,
-        "attention.heads": count,
-        "attention.kv_heads": count,
-        "attention.head_dim": size // count,
-        "layers": settings.whole(layers),
-        "norm.kind": "layer",
-    }
+    shape = heads_of(settings, hidden, heads)
+    return shape | {"layers": settings.whole(layers), "norm.kind": "layer"}
 
 
 # GPT-2 (Radford et al. 2019)
@@ -67,22 +56,16 @@ def _read_gpt2(settings: Settings, context: int | None) -> dict[str, Any]:
     settings.expect("scale_attn_by_inverse_layer_idx", False, False)
     settings.expect("add_cross_attention", False, False)
     heads = _heads(settings, "n_embd", "n_head", "n_layer")
-    _no_context(settings, "n_positions", context)
     return heads | {
         **BIASED,
         "feed_forward.activation": settings.one_of("activation_function", ACTIVATIONS, "gelu_new"),
         "feed_forward.width": settings.whole("n_inner", 4 * heads["hidden"]),
         "norm.eps": settings.number("layer_norm_epsilon", 1e-5),
         "position.kind": "learned",
-        "context": settings.whole("n_positions", 1024),
+        "context": learned(settings, "n_positions", 1024, context),
         "dropout": settings.number("resid_pdrop", 0.1),
         "head.tied": settings.flag("tie_word_embeddings", True),
     }
-
-
-def _no_context(settings: Settings, name: str, context: int | None) -> None:
-    if context is not None:
-        raise settings.refusal(name, settings.whole(name, None), "learned positions keep it")
 
 
 GPT2 = Family(
@@ -92,29 +75,19 @@ GPT2 = Family(
     allows=_ALLOWS | {"position.kind": ("learned",)},
     write=_write_gpt2,
     read=_read_gpt2,
-    parts=(
-        Part(ours=("embedding",), theirs="transformer.wte"),
-        Part(ours=("stack.positions",), theirs="transformer.wpe"),
-        Part(ours=("stack.blocks.{}.attention_norm",), theirs="transformer.h.{}.ln_1"),
-        Part(ours=_QKV, theirs="transformer.h.{}.attn.c_attn", layout=conv1d_qkv),
-        Part(
-            ours=("stack.blocks.{}.attention.out",),
-            theirs="transformer.h.{}.attn.c_proj",
-            layout=conv1d,
-        ),
-        Part(ours=("stack.blocks.{}.feed_forward_norm",), theirs="transformer.h.{}.ln_2"),
-        Part(
-            ours=("stack.blocks.{}.feed_forward.up",),
-            theirs="transformer.h.{}.mlp.c_fc",
-            layout=conv1d,
-        ),
-        Part(
-            ours=("stack.blocks.{}.feed_forward.down",),
-            theirs="transformer.h.{}.mlp.c_proj",
-            layout=conv1d,
-        ),
-        Part(ours=("stack.norm",), theirs="transformer.ln_f"),
-        Part(ours=("head",), theirs="lm_head"),
+    parts=listed(
+        {
+            "embedding": "transformer.wte",
+            "stack.positions": "transformer.wpe",
+            "{}.attention_norm": "transformer.h.{}.ln_1",
+            QKV: ("transformer.h.{}.attn.c_attn", conv1d_qkv),
+            "{}.attention.out": ("transformer.h.{}.attn.c_proj", conv1d),
+            "{}.feed_forward_norm": "transformer.h.{}.ln_2",
+            "{}.feed_forward.up": ("transformer.h.{}.mlp.c_fc", conv1d),
+            "{}.feed_forward.down": ("transformer.h.{}.mlp.c_proj", conv1d),
+            "stack.norm": "transformer.ln_f",
+            "head": "lm_head",
+        }
     ),
     prefix="transformer.",
     aliases={
@@ -163,25 +136,19 @@ GPTJ = Family(
     },
     write=_write_gptj,
     read=_read_gptj,
-    parts=(
-        Part(ours=("embedding",), theirs="transformer.wte"),
-        Part(ours=("stack.blocks.{}.attention_norm",), theirs="transformer.h.{}.ln_1"),
-        Part(
-            ours=("stack.blocks.{}.attention.query",),
-            theirs="transformer.h.{}.attn.q_proj",
-            layout=interleaved,
-        ),
-        Part(
-            ours=("stack.blocks.{}.attention.key",),
-            theirs="transformer.h.{}.attn.k_proj",
-            layout=interleaved,
-        ),
-        Part(ours=("stack.blocks.{}.attention.value",), theirs="transformer.h.{}.attn.v_proj"),
-        Part(ours=("stack.blocks.{}.attention.out",), theirs="transformer.h.{}.attn.out_proj"),
-        Part(ours=("stack.blocks.{}.feed_forward.up",), theirs="transformer.h.{}.mlp.fc_in"),
-        Part(ours=("stack.blocks.{}.feed_forward.down",), theirs="transformer.h.{}.mlp.fc_out"),
-        Part(ours=("stack.norm",), theirs="transformer.ln_f"),
-        Part(ours=("head",), theirs="lm_head"),
+    parts=listed(
+        {
+            "embedding": "transformer.wte",
+            "{}.attention_norm": "transformer.h.{}.ln_1",
+            "{}.attention.query": ("transformer.h.{}.attn.q_proj", interleaved),
+            "{}.attention.key": ("transformer.h.{}.attn.k_proj", interleaved),
+            "{}.attention.value": "transformer.h.{}.attn.v_proj",
+            "{}.attention.out": "transformer.h.{}.attn.out_proj",
+            "{}.feed_forward.up": "transformer.h.{}.mlp.fc_in",
+            "{}.feed_forward.down": "transformer.h.{}.mlp.fc_out",
+            "stack.norm": "transformer.ln_f",
+            "head": "lm_head",
+        }
     ),
     prefix="transformer.",
     aliases=GPT2.aliases,
@@ -252,25 +219,19 @@ GPT_NEOX = Family(
     allows=_NEOX | {"residual.kind": ("parallel", "serial"), "residual.norms": (2, 1)},
     write=_write_neox,
     read=_read_neox,
-    parts=(
-        Part(ours=("embedding",), theirs="gpt_neox.embed_in"),
-        Part(ours=("stack.blocks.{}.attention_norm",), theirs="gpt_neox.layers.{}.input_layernorm"),
-        Part(
-            ours=("stack.blocks.{}.feed_forward_norm",),
-            theirs="gpt_neox.layers.{}.post_attention_layernorm",
-        ),
-        Part(ours=_QKV, theirs="gpt_neox.layers.{}.attention.query_key_value", layout=by_head),
-        Part(ours=("stack.blocks.{}.attention.out",), theirs="gpt_neox.layers.{}.attention.dense"),
-        Part(
-            ours=("stack.blocks.{}.feed_forward.up",), theirs="gpt_neox.layers.{}.mlp.dense_h_to_4h"
-        ),
-        Part(
-            ours=("stack.blocks.{}.feed_forward.down",),
-            theirs="gpt_neox.layers.{}.mlp.dense_4h_to_h",
-        ),
-        Part(ours=("stack.norm",), theirs="gpt_neox.final_layer_norm"),
-        # transformers 5 calls it lm_head, and reads this name as older versions do.
-        Part(ours=("head",), theirs="embed_out"),
+    parts=listed(
+        {
+            "embedding": "gpt_neox.embed_in",
+            "{}.attention_norm": "gpt_neox.layers.{}.input_layernorm",
+            "{}.feed_forward_norm": "gpt_neox.layers.{}.post_attention_layernorm",
+            QKV: ("gpt_neox.layers.{}.attention.query_key_value", by_head),
+            "{}.attention.out": "gpt_neox.layers.{}.attention.dense",
+            "{}.feed_forward.up": "gpt_neox.layers.{}.mlp.dense_h_to_4h",
+            "{}.feed_forward.down": "gpt_neox.layers.{}.mlp.dense_4h_to_h",
+            # transformers 5 calls the head lm_head, and reads this name as older versions do.
+            "stack.norm": "gpt_neox.final_layer_norm",
+            "head": "embed_out",
+        }
     ),
     prefix="gpt_neox.",
 )
@@ -319,26 +280,19 @@ BLOOM = Family(
     },
     write=_write_bloom,
     read=_read_bloom,
-    parts=(
-        Part(ours=("embedding",), theirs="transformer.word_embeddings"),
-        Part(ours=("embedding.norm",), theirs="transformer.word_embeddings_layernorm"),
-        Part(ours=("stack.blocks.{}.attention_norm",), theirs="transformer.h.{}.input_layernorm"),
-        Part(ours=_QKV, theirs="transformer.h.{}.self_attention.query_key_value", layout=by_head),
-        Part(
-            ours=("stack.blocks.{}.attention.out",), theirs="transformer.h.{}.self_attention.dense"
-        ),
-        Part(
-            ours=("stack.blocks.{}.feed_forward_norm",),
-            theirs="transformer.h.{}.post_attention_layernorm",
-        ),
-        Part(
-            ours=("stack.blocks.{}.feed_forward.up",), theirs="transformer.h.{}.mlp.dense_h_to_4h"
-        ),
-        Part(
-            ours=("stack.blocks.{}.feed_forward.down",), theirs="transformer.h.{}.mlp.dense_4h_to_h"
-        ),
-        Part(ours=("stack.norm",), theirs="transformer.ln_f"),
-        Part(ours=("head",), theirs="lm_head"),
+    parts=listed(
+        {
+            "embedding": "transformer.word_embeddings",
+            "embedding.norm": "transformer.word_embeddings_layernorm",
+            "{}.attention_norm": "transformer.h.{}.input_layernorm",
+            QKV: ("transformer.h.{}.self_attention.query_key_value", by_head),
+            "{}.attention.out": "transformer.h.{}.self_attention.dense",
+            "{}.feed_forward_norm": "transformer.h.{}.post_attention_layernorm",
+            "{}.feed_forward.up": "transformer.h.{}.mlp.dense_h_to_4h",
+            "{}.feed_forward.down": "transformer.h.{}.mlp.dense_4h_to_h",
+            "stack.norm": "transformer.ln_f",
+            "head": "lm_head",
+        }
     ),
     prefix="transformer.",
     aliases={
@@ -376,7 +330,6 @@ def _read_opt(settings: Settings, context: int | None) -> dict[str, Any]:
     if size != heads["hidden"]:
         settings.expect("tie_word_embeddings", True, True)
         heads |= {"embedding.size": size, "embedding.bias": False, "embedding.positions": "after"}
-    _no_context(settings, "max_position_embeddings", context)
     affine = settings.flag("layer_norm_elementwise_affine", True)
     return heads | {
         "norm.kind": "layer" if affine else "layer_plain",
@@ -386,7 +339,7 @@ def _read_opt(settings: Settings, context: int | None) -> dict[str, Any]:
         "feed_forward.width": settings.whole("ffn_dim"),
         "position.kind": "learned",
         "position.offset": 2,
-        "context": settings.whole("max_position_embeddings", 2048),
+        "context": learned(settings, "max_position_embeddings", 2048, context),
         "dropout": settings.number("dropout", 0.1),
         "head.tied": settings.flag("tie_word_embeddings", True),
     }
@@ -407,39 +360,23 @@ OPT = Family(
     },
     write=_write_opt,
     read=_read_opt,
-    parts=(
-        Part(ours=("embedding",), theirs="model.decoder.embed_tokens"),
-        Part(ours=("embedding.out",), theirs="model.decoder.project_in"),
-        Part(ours=("head.transform",), theirs="model.decoder.project_out"),
-        Part(ours=("stack.positions",), theirs="model.decoder.embed_positions"),
-        Part(
-            ours=("stack.blocks.{}.attention.query",),
-            theirs="model.decoder.layers.{}.self_attn.q_proj",
-        ),
-        Part(
-            ours=("stack.blocks.{}.attention.key",),
-            theirs="model.decoder.layers.{}.self_attn.k_proj",
-        ),
-        Part(
-            ours=("stack.blocks.{}.attention.value",),
-            theirs="model.decoder.layers.{}.self_attn.v_proj",
-        ),
-        Part(
-            ours=("stack.blocks.{}.attention.out",),
-            theirs="model.decoder.layers.{}.self_attn.out_proj",
-        ),
-        Part(
-            ours=("stack.blocks.{}.attention_norm",),
-            theirs="model.decoder.layers.{}.self_attn_layer_norm",
-        ),
-        Part(ours=("stack.blocks.{}.feed_forward.up",), theirs="model.decoder.layers.{}.fc1"),
-        Part(ours=("stack.blocks.{}.feed_forward.down",), theirs="model.decoder.layers.{}.fc2"),
-        Part(
-            ours=("stack.blocks.{}.feed_forward_norm",),
-            theirs="model.decoder.layers.{}.final_layer_norm",
-        ),
-        Part(ours=("stack.norm",), theirs="model.decoder.final_layer_norm"),
-        Part(ours=("head",), theirs="lm_head"),
+    parts=listed(
+        {
+            "embedding": "model.decoder.embed_tokens",
+            "embedding.out": "model.decoder.project_in",
+            "head.transform": "model.decoder.project_out",
+            "stack.positions": "model.decoder.embed_positions",
+            "{}.attention.query": "model.decoder.layers.{}.self_attn.q_proj",
+            "{}.attention.key": "model.decoder.layers.{}.self_attn.k_proj",
+            "{}.attention.value": "model.decoder.layers.{}.self_attn.v_proj",
+            "{}.attention.out": "model.decoder.layers.{}.self_attn.out_proj",
+            "{}.attention_norm": "model.decoder.layers.{}.self_attn_layer_norm",
+            "{}.feed_forward.up": "model.decoder.layers.{}.fc1",
+            "{}.feed_forward.down": "model.decoder.layers.{}.fc2",
+            "{}.feed_forward_norm": "model.decoder.layers.{}.final_layer_norm",
+            "stack.norm": "model.decoder.final_layer_norm",
+            "head": "lm_head",
+        }
     ),
     prefix="model.",
 )

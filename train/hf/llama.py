@@ -3,32 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from train.hf import rope
-from train.hf.family import COMMON, GATED, GATED_ONES, Family, Part, activation, repeated
+from train.hf.family import (
+    COMMON,
+    GATED,
+    GATED_ONES,
+    Family,
+    activation,
+    listed,
+    of_decoder,
+    repeated,
+)
 from train.hf.settings import Settings
-from train.hf.tasks import of_decoder
 from train.model.config import ModelConfig
 
-_PARTS = (
-    Part(ours=("embedding",), theirs="model.embed_tokens"),
-    Part(ours=("stack.blocks.{}.attention_norm",), theirs="model.layers.{}.input_layernorm"),
-    Part(ours=("stack.blocks.{}.attention.query",), theirs="model.layers.{}.self_attn.q_proj"),
-    Part(ours=("stack.blocks.{}.attention.key",), theirs="model.layers.{}.self_attn.k_proj"),
-    Part(ours=("stack.blocks.{}.attention.value",), theirs="model.layers.{}.self_attn.v_proj"),
-    Part(ours=("stack.blocks.{}.attention.out",), theirs="model.layers.{}.self_attn.o_proj"),
-    Part(ours=("stack.blocks.{}.attention.query_norm",), theirs="model.layers.{}.self_attn.q_norm"),
-    Part(ours=("stack.blocks.{}.attention.key_norm",), theirs="model.layers.{}.self_attn.k_norm"),
-    Part(
-        ours=("stack.blocks.{}.feed_forward_norm",),
-        theirs="model.layers.{}.post_attention_layernorm",
-    ),
-    Part(ours=("stack.blocks.{}.feed_forward.gate",), theirs="model.layers.{}.mlp.gate_proj"),
-    Part(ours=("stack.blocks.{}.feed_forward.up",), theirs="model.layers.{}.mlp.up_proj"),
-    Part(ours=("stack.blocks.{}.feed_forward.down",), theirs="model.layers.{}.mlp.down_proj"),
-    Part(ours=("stack.norm",), theirs="model.norm"),
-    Part(ours=("head",), theirs="lm_head"),
+_PARTS = listed(
+    {
+        "embedding": "model.embed_tokens",
+        "{}.attention_norm": "model.layers.{}.input_layernorm",
+        "{}.attention.query": "model.layers.{}.self_attn.q_proj",
+        "{}.attention.key": "model.layers.{}.self_attn.k_proj",
+        "{}.attention.value": "model.layers.{}.self_attn.v_proj",
+        "{}.attention.out": "model.layers.{}.self_attn.o_proj",
+        "{}.attention.query_norm": "model.layers.{}.self_attn.q_norm",
+        "{}.attention.key_norm": "model.layers.{}.self_attn.k_norm",
+        "{}.feed_forward_norm": "model.layers.{}.post_attention_layernorm",
+        "{}.feed_forward.gate": "model.layers.{}.mlp.gate_proj",
+        "{}.feed_forward.up": "model.layers.{}.mlp.up_proj",
+        "{}.feed_forward.down": "model.layers.{}.mlp.down_proj",
+        "stack.norm": "model.norm",
+        "head": "lm_head",
+    }
 )
 _KINDS = {"sliding_attention": "W", "full_attention": "F"}
 _ALLOWS = COMMON | {
@@ -186,28 +194,27 @@ LLAMA = Family(
     parts=_PARTS,
     prefix="model.",
 )
-MISTRAL = Family(
+MISTRAL = replace(
+    LLAMA,
     name="mistral",
     architecture="MistralForCausalLM",
     tasks=of_decoder("Mistral"),
     allows=_ALLOWS | {"attention.window": ("every layer", "none"), "attention.head_dim": _ANY_HEAD},
     write=lambda config: _write(config) | {"sliding_window": config.windows[0]},
     read=_read_mistral,
-    parts=_PARTS,
-    prefix="model.",
     defaults={"sliding_window": 4096, "num_key_value_heads": 8},
 )
-MINISTRAL = Family(
+MINISTRAL = replace(
+    MISTRAL,
     name="ministral",
     architecture="MinistralForCausalLM",
+    tasks={},
     allows=_ALLOWS | {"attention.window": _WINDOWS, "attention.head_dim": _ANY_HEAD},
     write=lambda config: _write(config) | _without_switch(config),
     read=_read_ministral,
-    parts=_PARTS,
-    prefix="model.",
-    defaults={"sliding_window": 4096, "num_key_value_heads": 8},
 )
-QWEN2 = Family(
+QWEN2 = replace(
+    LLAMA,
     name="qwen2",
     architecture="Qwen2ForCausalLM",
     tasks=of_decoder("Qwen2"),
@@ -215,11 +222,10 @@ QWEN2 = Family(
     | {"bias": ("qkv",), "attention.window": _WINDOWS, "attention.head_dim": _ANY_HEAD},
     write=lambda config: _write(config) | _write_windows(config),
     read=_read_qwen("qkv", False),
-    parts=_PARTS,
-    prefix="model.",
     defaults={"sliding_window": 4096, "num_key_value_heads": 32},
 )
-QWEN3 = Family(
+QWEN3 = replace(
+    LLAMA,
     name="qwen3",
     architecture="Qwen3ForCausalLM",
     tasks=of_decoder("Qwen3"),
@@ -227,13 +233,13 @@ QWEN3 = Family(
     | {"attention.qk_norm": (True,), "attention.window": _WINDOWS, "attention.head_dim": _ANY_HEAD},
     write=lambda config: _write(config) | _write_windows(config) | {"attention_bias": False},
     read=_read_qwen("none", True),
-    parts=_PARTS,
-    prefix="model.",
     defaults={"sliding_window": 4096, "num_key_value_heads": 32, "head_dim": 128},
 )
-OLMO = Family(
+OLMO = replace(
+    LLAMA,
     name="olmo",
     architecture="OlmoForCausalLM",
+    tasks={},
     allows=_ALLOWS
     | {
         "norm.kind": ("layer_plain",),
@@ -242,6 +248,4 @@ OLMO = Family(
     },
     write=_write_olmo,
     read=_read_olmo,
-    parts=_PARTS,
-    prefix="model.",
 )

@@ -7,31 +7,35 @@ nothing is allocated before the sizes in the files agree.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from llmcurate.base.disk.atomic import read_json, write_atomic
+from llmcurate.base.disk.files import write_atomic
+from llmcurate.base.disk.sealed_json import read_json
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
 from llmcurate.base.settings import from_dict, unflat
 from train.config import TrainConfig
 from train.data.shards import load_tokenizer
 from train.hf.families import FAMILIES
-from train.hf.family import Family
-from train.hf.tasks import as_saved
+from train.hf.family import Family, as_saved
 from train.measure.accounting import parameters
 from train.model.config import ModelConfig
+from train.model.convert import OF_TOKENS
 from train.runs.checkpoint import (
     Keep,
     Snapshot,
     State,
     complete,
+    load_plan,
     model_of,
     newest,
     weights_of,
@@ -99,17 +103,22 @@ def import_model(folder: Path, out: Path, *, context: int | None = None) -> dict
     weights = dict(_tensors(source))
     settings = TrainConfig(context=min(source.config.context, TrainConfig.context))
     plan = Plan(model=source.config, train=settings, shards=f"imported from {source.family.name}")
-    out.mkdir(parents=True, exist_ok=True)
-    write_atomic(out / "tokenizer.json", tokens.read_bytes())
-    snapshot = Snapshot(plan=plan, state=State(step=0, tokens=0), tensors={"model": weights})
-    final = write(out / "checkpoints", snapshot, Keep(newest=1))
+    final = _begin(out, tokens, plan, weights)
     return {
         "family": source.family.name,
         "parameters": parameters(source.config),
         "vocab": source.config.vocab,
         "context": source.config.context,
-        "checkpoint": f"checkpoints/{final.name}",
+        "checkpoint": final,
     }
+
+
+def _begin(out: Path, tokenizer: Path, plan: Plan, weights: dict[str, Tensor]) -> str:
+    """A run of step 0 with these weights; the name of its checkpoint."""
+    out.mkdir(parents=True, exist_ok=True)
+    write_atomic(out / "tokenizer.json", tokenizer.read_bytes())
+    snapshot = Snapshot(plan=plan, state=State(step=0, tokens=0), tensors={"model": weights})
+    return f"checkpoints/{write(out / 'checkpoints', snapshot, Keep(newest=1)).name}"
 
 
 def look(folder: Path, *, context: int | None = None) -> Source:
@@ -253,3 +262,36 @@ def _tensors(source: Source) -> Iterator[tuple[str, Tensor]]:
 def _first_names(names: list[str]) -> str:
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return ", ".join(names[:3]) + more
+
+
+# (a table: float32[old tokens, width], its number) to float32[new tokens, width].
+Rows = Callable[[npt.NDArray[np.float32], int], npt.NDArray[np.float32]]
+
+
+def transplant(folder: Path, out: Path, tokenizer: Path, rows: Rows) -> dict[str, Any]:
+    """The model of ``folder``, ours or of transformers, as a checkpoint of step 0 in ``out``, with
+    ``tokenizer`` (a tokenizer.json) in place of its own; returns what was written. ``rows``: what
+    becomes of each table that has a row a token. Raises ``LlmcurateError``.
+    """
+    if complete(out / "checkpoints"):
+        raise UsageError(f"{out} holds a model already: give another folder")
+    config, weights = load(folder)
+    checkpoint = newest(folder / "checkpoints")
+    vocab = max(load_tokenizer(tokenizer).get_vocab(with_added_tokens=True).values()) + 1
+    changed: list[str] = []
+    for name, weight in weights.items():
+        if OF_TOKENS.fullmatch(name) and len(weight) == config.vocab:
+            table = weight.float().reshape(config.vocab, -1).numpy()
+            exchanged = torch.from_numpy(rows(table, len(changed)))
+            if len(exchanged) != vocab:
+                raise RunFailed(
+                    f"{name}: {counted(len(exchanged), 'row')} for {counted(vocab, 'token')}"
+                )
+            weights[name] = exchanged.reshape(vocab, *weight.shape[1:])
+            changed.append(name)
+    settings = TrainConfig(context=min(config.context, TrainConfig.context))
+    if checkpoint is not None:
+        settings = replace(settings, objective=load_plan(checkpoint).train.objective)
+    plan = Plan(model=replace(config, vocab=vocab), train=settings, shards="another tokenizer")
+    final = _begin(out, tokenizer, plan, weights)
+    return {"vocab": vocab, "tables": changed, "checkpoint": final}

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import reprlib
-import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import Field, StrictBool, StrictStr, TypeAdapter, ValidationError
 
 from llmcurate.base.errors import LlmcurateError, UsageError
 
 _REQUIRED = object()
+Whole = Annotated[int, Field(strict=True, gt=-(1 << 63), lt=1 << 63)]
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+_WHOLE, _WHOLES = TypeAdapter(Whole), TypeAdapter(list[Whole])
+_NUMBER = TypeAdapter(Number)
+_NUMBERS = TypeAdapter(list[Annotated[Number, Field(gt=0)]])
+_FLAG, _OBJECT = TypeAdapter(StrictBool), TypeAdapter(dict[str, Any])
+_WORD, _WORDS = TypeAdapter(StrictStr), TypeAdapter(list[StrictStr])
 
 
 class Settings:
@@ -30,54 +38,32 @@ class Settings:
         return UsageError(f"{self.where}: {name} is {shown}: {why}")
 
     def whole(self, name: str, default: Any = _REQUIRED) -> Any:
-        value = self._get(name, default)
-        plain = isinstance(value, int) and not isinstance(value, bool) and abs(value) < 1 << 63
-        if value is not default and not plain:
-            raise self.refusal(name, value, "expected a whole number")
-        return value
+        return self._checked(name, default, _WHOLE, "a whole number")
 
     def number(self, name: str, default: Any = _REQUIRED) -> float:
-        value = self._get(name, default)
-        if not _is_number(value):
-            raise self.refusal(name, value, "expected a number")
-        return float(value)
+        return float(self._checked(name, default, _NUMBER, "a number"))
 
     def numbers(self, name: str) -> tuple[float, ...]:
-        value = self._get(name, _REQUIRED)
-        if not isinstance(value, list) or not all(_is_number(item) and item > 0 for item in value):
-            raise self.refusal(name, value, "expected a list of numbers over 0")
-        return tuple(float(item) for item in value)
+        values = self._checked(name, _REQUIRED, _NUMBERS, "a list of numbers over 0")
+        return tuple(float(value) for value in values)
 
     def flag(self, name: str, default: bool) -> bool:
-        value = self._get(name, default)
-        if not isinstance(value, bool):
-            raise self.refusal(name, value, "expected true or false")
-        return value
+        return bool(self._checked(name, default, _FLAG, "true or false"))
 
     def word(self, name: str, default: Any = _REQUIRED) -> str:
-        value = self._get(name, default)
-        if not isinstance(value, str):
-            raise self.refusal(name, value, "expected a word")
-        return value
+        return str(self._checked(name, default, _WORD, "a word"))
 
     def words(self, name: str, between: str | None = None) -> list[str] | None:
         """A list of words, or with ``between`` one word of them with that between them."""
         value = self._get(name, None)
         if between is not None and isinstance(value, str):
             return [word.strip() for word in value.split(between)]
-        if value is not None and not (
-            isinstance(value, list) and all(isinstance(item, str) for item in value)
-        ):
-            raise self.refusal(name, value, "expected a list of words")
-        return value
+        words: list[str] | None = self._checked(name, None, _WORDS, "a list of words")
+        return words
 
     def wholes(self, name: str) -> list[int]:
         """A list of whole numbers; empty where it is absent."""
-        value = self._get(name, [])
-        plain = isinstance(value, list) and all(type(item) is int for item in value)
-        if not plain:
-            raise self.refusal(name, value, "expected a list of whole numbers")
-        return list(value)
+        return list(self._checked(name, [], _WHOLES, "a list of whole numbers"))
 
     def one_of(self, name: str, choices: Mapping[str, str], default: Any = _REQUIRED) -> str:
         """Our word for theirs."""
@@ -88,9 +74,7 @@ class Settings:
 
     def sub(self, name: str) -> Settings | None:
         """An object of settings, None where it is absent or empty."""
-        value = self._get(name, None)
-        if value is not None and not isinstance(value, dict):
-            raise self.refusal(name, value, "expected an object")
+        value = self._checked(name, None, _OBJECT, "an object")
         return Settings(value, f"{self.where}: {name}", {}) if value else None
 
     def expect(self, name: str, expected: Any, default: Any) -> None:
@@ -98,6 +82,14 @@ class Settings:
         value = self._get(name, default)
         if value != expected:
             raise self.refusal(name, value, f"our models know {expected!r} alone")
+
+    def _checked(self, name: str, default: Any, kind: TypeAdapter[Any], expected: str) -> Any:
+        """A value of a kind, or the default, whatever that is."""
+        value = self._get(name, default)
+        try:
+            return value if value is default else kind.validate_python(value)
+        except ValidationError:
+            raise self.refusal(name, value, f"expected {expected}") from None
 
     def _get(self, name: str, default: Any) -> Any:
         value = self._values.get(name)
@@ -108,8 +100,3 @@ class Settings:
         if default is _REQUIRED:
             raise UsageError(f"{self.where}: {name} is missing")
         return default
-
-
-def _is_number(value: Any) -> bool:
-    plain = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return plain and -sys.float_info.max <= value <= sys.float_info.max

@@ -18,7 +18,7 @@ from train.objectives.objectives import feed_of, objective
 from train.runs.plan import Plan
 
 if TYPE_CHECKING:
-    from train.loop.run import Run
+    from train.loop.training import Run
 
 
 def steps_of(plan: Plan) -> list[str]:

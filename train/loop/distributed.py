@@ -33,8 +33,7 @@ from train.model.attention_settings import Latent
 from train.model.choices import positions
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
-from train.model.exchange import Exchange
-from train.model.experts import Experts, Router
+from train.model.experts import Exchange, Experts, Router
 from train.model.plugins import plugins
 from train.model.position_settings import Vectors
 from train.split import local

@@ -19,20 +19,20 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llmcurate.base.disk.atomic import clear, encode_json, seal, unseal, write_atomic
+from llmcurate.base.disk.files import clear_dead, write_atomic
+from llmcurate.base.disk.sealed_json import encode_json, seal, unseal
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import LlmcurateError, UsageError
 from train.config import TrainConfig
 from train.data.feed import Feed
-from train.data.intact import Comparison
-from train.data.shards import load_tokenizer
+from train.data.shards import Comparison, load_tokenizer
 from train.device import autocast, pick_device, same_bits
 from train.generate.generate import continue_text
 from train.loop.backends import backends_line, layer_backends, try_kernels
 from train.loop.distributed import Ranks, ranks, settle
-from train.loop.run import Evaluation, Progress, Run
+from train.loop.evaluate import Text, fingerprints, notice, texts_of
 from train.loop.start import make_plan
-from train.loop.texts import Text, fingerprints, notice, texts_of
+from train.loop.training import Evaluation, Progress, Run
 from train.measure.accounting import active_parameters, parameters
 from train.measure.step_documents import remember
 from train.model.config import ModelConfig
@@ -52,7 +52,7 @@ from train.runs.metrics import read_lines
 from train.runs.plan import Plan
 
 if TYPE_CHECKING:
-    from train.loop.run import Run
+    from train.loop.training import Run
 
 
 def summarise(run: Run) -> dict[str, Any]:
@@ -185,7 +185,7 @@ def _pretrain(
     if group.first:
         out.mkdir(parents=True, exist_ok=True)
         no_link(checkpoints)
-        clear(out)
+        clear_dead(out)
         take_up(checkpoints, on_notice or (lambda line: None))
     group.wait()
     start = start_from(plan, checkpoints)

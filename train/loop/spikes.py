@@ -22,7 +22,8 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-from llmcurate.base.disk.atomic import encode_json, seal, unseal, write_atomic
+from llmcurate.base.disk.files import write_atomic
+from llmcurate.base.disk.sealed_json import encode_json, seal, unseal
 from llmcurate.base.errors import RunFailed
 from train.config import TrainConfig
 

@@ -27,15 +27,15 @@ from train.loop.distributed import check_split
 from train.model.config import ModelConfig
 from train.model.convert import anew, conversions, converted, fits
 from train.model.decoder import Decoder
+from train.model.heads import with_task
 from train.model.plugins import plugins
 from train.model.presets import PRESETS, preset
-from train.model.tasks import with_task
 from train.objective_settings import Auto, Objective
 from train.objectives.objectives import OBJECTIVES, feed_of, objective_for
 from train.optim.optimizers import check_optimizer
 from train.optim.schedules import schedule
 from train.runs.checkpoint import load_plan, model_of, newest, tokenizer_of, weights_of
-from train.runs.curves import check_packages
+from train.runs.metrics import check_packages
 from train.runs.plan import Plan
 from train.split import copy_into
 

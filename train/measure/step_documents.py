@@ -11,14 +11,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-from llmcurate.base.disk.atomic import encode_json, seal, unseal, write_atomic
+from llmcurate.base.disk.files import write_atomic
+from llmcurate.base.disk.sealed_json import encode_json, seal, unseal
 from llmcurate.base.errors import RunFailed, UsageError
-from train.config import TrainConfig, locate, names
+from train.config import Source, TrainConfig, locate, names
 from train.data.feed import Feed
 from train.objectives.objectives import feed_of
 from train.runs.checkpoint import load_plan, newest
 from train.runs.metrics import read_lines
-from train.stages import Source
 
 
 def remember(out: Path, feed: Feed) -> None:

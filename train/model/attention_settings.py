@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
+import dataclasses
+from typing import ClassVar, Literal
 
-from llmcurate.base.settings import Setting, check, kind_of, refuse
+from pydantic import Field
 
-BIASES = ("none", "qkv", "but_keys", "all")
+from llmcurate.base.settings import dataclass, refuse
+
+Biases = Literal["none", "qkv", "but_keys", "all"]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Sight:
     """How far a layer's queries see, in the words of ``attention.Mask``; without a window
     everything. Layers of equal sight share masks.
@@ -39,101 +41,75 @@ class Sight:
 class Grouped:
     """Attention with as many key and value heads as query heads, or fewer."""
 
-    kind: Annotated[
-        str, kind_of("grouped", "Grouped-query attention; MHA and MQA are its ends.")
-    ] = "grouped"
-    heads: Annotated[int, Setting("Number of query heads.", ge=1)]
-    kv_heads: Annotated[
-        int,
-        Setting(
-            "Number of key and value heads, each shared by heads / kv_heads query heads "
-            "(MQA: Shazeer 2019; GQA: Ainslie et al. 2023).",
-            ge=1,
-        ),
-    ]
-    head_dim: Annotated[int, Setting("Dimensions of a head.", ge=1)]
-    bias: Annotated[
-        str,
-        Setting(
-            "Which of its linear layers have a bias: none, qkv (Qwen2.5), all, or all but that of "
-            "keys (DeBERTa).",
-            choices=BIASES,
-        ),
-    ] = "none"
-    qk_norm: Annotated[
-        bool,
-        Setting(
-            "RMSNorm over head_dim of queries and keys before the rotation (Henry et al. 2020, as "
-            "in Qwen3)."
-        ),
-    ] = False
-    window: Annotated[
-        int | None,
-        Setting(
-            "Keys that a query sees at most to either side, itself counted, in tokens (Beltagy et "
-            "al. 2020). Without a value it sees all.",
-            ge=1,
-        ),
-    ] = None
-    window_pattern: Annotated[
-        str,
-        Setting(
-            "A letter a layer, repeated: W where the window holds, D where it is dilated, F for "
-            "full attention."
-        ),
-    ] = "W"
-    dilations: Annotated[
-        tuple[int, ...],
-        Setting(
-            "In layers marked D the step from key to key of a head's window, which holds as many "
-            "keys and reaches so many times further (Beltagy et al. 2020); a number a head, "
-            "repeated."
-        ),
-    ] = ()
-    sinks: Annotated[
-        int,
-        Setting(
-            "First tokens of a document that stay visible past the window (Xiao et al. 2023).",
-            ge=0,
-        ),
-    ] = 0
-    globals: Annotated[
-        int,
-        Setting(
-            "First tokens of a document that see all of it and are seen by all of it, of an "
-            "encoder with a window (Longformer: Beltagy et al. 2020).",
-            ge=0,
-        ),
-    ] = 0
-    random: Annotated[
-        int,
-        Setting(
-            "Keys besides that each query of an encoder with a window sees, drawn anew for each "
-            "layer (BigBird: Zaheer et al. 2020).",
-            ge=0,
-        ),
-    ] = 0
-    seed: Annotated[int, Setting("What they are drawn from.", ge=0)] = 0
-    block: Annotated[
-        int,
-        Setting(
-            "Tokens that window, globals and random count in, in place of single ones (BigBird: "
-            "64).",
-            ge=1,
-        ),
-    ] = 1
-    segment: Annotated[
-        int | None,
-        Setting(
-            "Tokens of a segment. A document is read in segments, each of which sees itself and "
-            "the one before, through which no gradient flows: Transformer-XL's memory (Dai et al. "
-            "2019, section 3.2). Without a value a document is one.",
-            ge=1,
-        ),
-    ] = None
+    kind: Literal["grouped"] = "grouped"
+    heads: int = Field(ge=1, description="Number of query heads.")
+    kv_heads: int = Field(
+        ge=1,
+        description="Number of key and value heads, each shared by heads / kv_heads query heads "
+        "(MQA: Shazeer 2019; GQA: Ainslie et al. 2023).",
+    )
+    head_dim: int = Field(ge=1, description="Dimensions of a head.")
+    bias: Biases = Field(
+        "none",
+        description="Which of its linear layers have a bias: none, qkv (Qwen2.5), all, or all but "
+        "that of keys (DeBERTa).",
+    )
+    qk_norm: bool = Field(
+        False,
+        description="RMSNorm over head_dim of queries and keys before the rotation (Henry et al. "
+        "2020, as in Qwen3).",
+    )
+    window: int | None = Field(
+        None,
+        ge=1,
+        description="Keys that a query sees at most to either side, itself counted, in tokens "
+        "(Beltagy et al. 2020). Without a value it sees all.",
+    )
+    window_pattern: str = Field(
+        "W",
+        description="A letter a layer, repeated: W where the window holds, D where it is dilated, "
+        "F for full attention.",
+    )
+    dilations: tuple[int, ...] = Field(
+        (),
+        description="In layers marked D the step from key to key of a head's window, which holds "
+        "as many keys and reaches so many times further (Beltagy et al. 2020); a number a head, "
+        "repeated.",
+    )
+    sinks: int = Field(
+        0,
+        ge=0,
+        description="First tokens of a document that stay visible past the window (Xiao et al. "
+        "2023).",
+    )
+    globals: int = Field(
+        0,
+        ge=0,
+        description="First tokens of a document that see all of it and are seen by all of it, of "
+        "an encoder with a window (Longformer: Beltagy et al. 2020).",
+    )
+    random: int = Field(
+        0,
+        ge=0,
+        description="Keys besides that each query of an encoder with a window sees, drawn anew "
+        "for each layer (BigBird: Zaheer et al. 2020).",
+    )
+    seed: int = Field(0, ge=0, description="What they are drawn from.")
+    block: int = Field(
+        1,
+        ge=1,
+        description="Tokens that window, globals and random count in, in place of single ones "
+        "(BigBird: 64).",
+    )
+    segment: int | None = Field(
+        None,
+        ge=1,
+        description="Tokens of a segment. A document is read in segments, each of which sees "
+        "itself and the one before, through which no gradient flows: Transformer-XL's memory (Dai "
+        "et al. 2019, section 3.2). Without a value a document is one.",
+    )
 
     def __post_init__(self) -> None:
-        check(self, "attention.")
         refuse(
             self.heads % self.kv_heads != 0,
             f"attention.kv_heads is {self.kv_heads}: it must divide attention.heads ({self.heads})",
@@ -206,36 +182,29 @@ class Latent:
 
     bias: ClassVar[str] = "none"
     qk_norm: ClassVar[bool] = False
-    kind: Annotated[
-        str, kind_of("latent", "Latent attention, MLA (DeepSeek-V2, arXiv 2405.04434).")
-    ] = "latent"
-    heads: Annotated[int, Setting("Number of heads.", ge=1)]
-    query_rank: Annotated[
-        int | None,
-        Setting(
-            "Dimensions that queries are compressed to. Without a value they are not "
-            "(DeepSeek-V2-Lite).",
-            ge=1,
-        ),
-    ] = None
-    rank: Annotated[
-        int, Setting("Dimensions that keys and values are compressed to, for all heads.", ge=1)
-    ] = 512
-    rotary_dim: Annotated[
-        int,
-        Setting(
-            "Dimensions of a key that are turned, an even number; all heads share them, and each "
-            "query has as many.",
-            ge=2,
-        ),
-    ] = 64
-    plain_dim: Annotated[
-        int, Setting("Dimensions of a head's queries and keys that are not turned.", ge=1)
-    ] = 128
-    value_dim: Annotated[int, Setting("Dimensions of a head's values.", ge=1)] = 128
+    kind: Literal["latent"] = "latent"
+    heads: int = Field(ge=1, description="Number of heads.")
+    query_rank: int | None = Field(
+        None,
+        ge=1,
+        description="Dimensions that queries are compressed to. Without a value they are not "
+        "(DeepSeek-V2-Lite).",
+    )
+    rank: int = Field(
+        512, ge=1, description="Dimensions that keys and values are compressed to, for all heads."
+    )
+    rotary_dim: int = Field(
+        64,
+        ge=2,
+        description="Dimensions of a key that are turned, an even number; all heads share them, "
+        "and each query has as many.",
+    )
+    plain_dim: int = Field(
+        128, ge=1, description="Dimensions of a head's queries and keys that are not turned."
+    )
+    value_dim: int = Field(128, ge=1, description="Dimensions of a head's values.")
 
     def __post_init__(self) -> None:
-        check(self, "attention.")
         refuse(
             self.rotary_dim % 2 != 0,
             f"attention.rotary_dim is {self.rotary_dim}: it must be even",

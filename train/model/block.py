@@ -18,8 +18,8 @@ from train.model.experts import feed_forward
 from train.model.feed_forward import Notes
 from train.model.norms import norm
 from train.model.plugins import chosen
-from train.model.residual_settings import ATTENDS, FEEDS, DeepNorm, Parallel, Parts, ReZero, Serial
 from train.model.roles import Role, give
+from train.model.stack_settings import ATTENDS, FEEDS, DeepNorm, Parallel, Parts, ReZero, Serial
 
 
 class Join:

@@ -8,8 +8,7 @@ from llmcurate.base.settings import refuse
 from train.model.attention_settings import Grouped, Latent
 from train.model.feed_forward_settings import Experts
 from train.model.position_settings import Rope, Vectors
-from train.model.residual_settings import DeepNorm, Parallel, Serial
-from train.model.stack_settings import Encoder, Generator
+from train.model.stack_settings import DeepNorm, Encoder, Generator, Parallel, Serial
 
 if TYPE_CHECKING:
     from train.model.config import ModelConfig

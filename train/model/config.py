@@ -4,10 +4,11 @@ for those that ``checks.py`` refuses.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Annotated
+from dataclasses import replace
 
-from llmcurate.base.settings import Setting, check
+from pydantic import Field
+
+from llmcurate.base.settings import dataclass
 from train.model.attention_settings import Grouped, Latent, Sight
 from train.model.checks import check_together
 from train.model.feed_forward_settings import Experts
@@ -15,42 +16,41 @@ from train.model.head_settings import Embedding, Head
 from train.model.position_settings import (
     Rope,
 )
-from train.model.residual_settings import (
+from train.model.stack_settings import (
     DeepNorm,
+    Encoder,
+    Generator,
     Parts,
     Serial,
+    Stack,
 )
-from train.model.stack_settings import Encoder, Generator, Stack
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig(Stack):
     """A transformer: a decoder, or an encoder, or a decoder with an encoder."""
 
-    vocab: Annotated[int, Setting("Tokens of the vocabulary.", ge=1)]
-    context: Annotated[
-        int, Setting("Tokens of the longest row, in training and in generation.", ge=1)
-    ] = 256
-    mup_base: Annotated[
-        int | None,
-        Setting(
-            "Hidden size at which the learning rate was found: first values, rates and the output "
-            "then follow muP (Yang et al. 2022), so that it holds at other sizes of equal "
-            "head_dim. Without a value they do not.",
-            ge=1,
-        ),
-    ] = None
-    embedding: Annotated[Embedding, Setting("The embedding.")] = field(default_factory=Embedding)
-    head: Annotated[Head, Setting("The output head.")] = field(default_factory=Head)
-    encoder: Annotated[
-        Encoder | None, Setting("The encoder of an encoder-decoder. Without a value there is none.")
-    ] = None
-    generator: Annotated[
-        Generator | None, Setting("What replaces tokens in training, where head.replaced is true.")
-    ] = None
+    vocab: int = Field(ge=1, description="Tokens of the vocabulary.")
+    context: int = Field(
+        256, ge=1, description="Tokens of the longest row, in training and in generation."
+    )
+    mup_base: int | None = Field(
+        None,
+        ge=1,
+        description="Hidden size at which the learning rate was found: first values, rates and "
+        "the output then follow muP (Yang et al. 2022), so that it holds at other sizes of equal "
+        "head_dim. Without a value they do not.",
+    )
+    embedding: Embedding = Field(default_factory=Embedding, description="The embedding.")
+    head: Head = Field(default_factory=Head, description="The output head.")
+    encoder: Encoder | None = Field(
+        None, description="The encoder of an encoder-decoder. Without a value there is none."
+    )
+    generator: Generator | None = Field(
+        None, description="What replaces tokens in training, where head.replaced is true."
+    )
 
     def __post_init__(self) -> None:
-        check(self)
         check_together(self)
 
     @property

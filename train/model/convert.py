@@ -17,8 +17,8 @@ from llmcurate.base.settings import refuse
 from train.model.attention_settings import Grouped
 from train.model.config import ModelConfig
 from train.model.feed_forward_settings import Dense, Experts
+from train.model.heads import kept
 from train.model.plugin_settings import Plugin
-from train.model.tasks import kept
 
 Named = Iterator[tuple[str, Tensor]]
 

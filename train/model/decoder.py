@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
@@ -17,14 +18,12 @@ from train.model import roles
 from train.model.cache import Cache, Seen, places_of
 from train.model.config import ModelConfig
 from train.model.dropout import Dropout, of_tokens, wrapped
-from train.model.embedding import Embedding
-from train.model.generator import Generator
-from train.model.heads import Head
+from train.model.heads import Head, TaskHead
 from train.model.mtp import ahead, modules
 from train.model.norms import norm
+from train.model.position_settings import NoPositions
 from train.model.positions import Positions
-from train.model.stack import Stack
-from train.model.tasks import TaskHead
+from train.model.stack import Embedding, Stack, widened
 
 _OTHER = 0x1B873593CC9E2D51  # between the seeds of a stack and of the one before it
 
@@ -235,3 +234,28 @@ class Decoder(nn.Module):
     def empty_cache(self) -> Cache:
         """A cache for any number of texts."""
         return Cache(self.config)
+
+
+class Generator(nn.Module):
+    """A smaller stack on the discriminator's embeddings, which are the same for both: those of
+    tokens, of positions that are looked up, and of segments (Clark et al. 2020, section 3.2).
+    ``head``: to the embedding's dimensions, and with the embedding to the vocabulary.
+    """
+
+    def __init__(self, config: ModelConfig, head: nn.Module, backend: str) -> None:
+        super().__init__()
+        self.config = config
+        self.out = widened(config)
+        looked_up = config.position.table
+        self.stack = Stack(
+            replace(config, position=NoPositions()) if looked_up else config, backend
+        )
+        self.head = head
+
+
+def in_whole(name: str, config: ModelConfig) -> str:
+    """Where the weight ``name`` of the generator as a model of its own is in the whole model."""
+    shared = name.startswith("embedding.") and not name.startswith("embedding.out.")
+    if shared or (name.startswith("stack.positions.") and config.position.table):
+        return name
+    return "generator." + name.removeprefix("embedding.")

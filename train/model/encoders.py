@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from llmcurate.base.settings import change
-from train.model.attention_settings import Grouped
+from train.model.attention_settings import Biases, Grouped
 from train.model.config import ModelConfig
 from train.model.feed_forward_settings import Dense
 from train.model.head_settings import Embedding, Head
@@ -126,7 +126,7 @@ def deberta(
     heads: int,
     *,
     position: Disentangled | None = None,
-    bias: str = "but_keys",
+    bias: Biases = "but_keys",
     vocab: int = 50_265,
     context: int = 512,
     dropout: float = 0.1,

@@ -1,30 +1,33 @@
 """Mixture of experts: feed-forwards of which a router chooses a few for each token.
 
 The assignments of tokens to experts are sorted by expert, and each expert's rows are multiplied
-together (train/model/grouped.py): nothing is padded, and nothing is dropped unless a capacity is
+together (train/model/experts.py): nothing is padded, and nothing is dropped unless a capacity is
 set (MegaBlocks, Gale et al. 2023).
+
+An operator of ours, opaque to ``torch.compile`` and to tensors without storage, around PyTorch's
+``grouped_mm`` where that is there and takes the numbers, and a loop elsewhere.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from train.device import in_products
 from train.model import feed_forward_settings as settings
 from train.model import roles
-from train.model.activations import FUNCTIONS
 from train.model.config import ModelConfig
 from train.model.dropout import drawn, key_of
-from train.model.exchange import Exchange
-from train.model.feed_forward import FeedForward, Notes
+from train.model.feed_forward import FUNCTIONS, FeedForward, Notes
 from train.model.feed_forward_settings import ACTIVATIONS
-from train.model.grouped import grouped_linear, spread
 from train.model.plugins import chosen
 from train.model.roles import Role
 from train.split import split_like
@@ -32,6 +35,172 @@ from train.split import split_like
 if TYPE_CHECKING:
     from train.model.block import View
     from train.model.decoder import Decoder
+
+
+_NATIVE = getattr(F, "grouped_mm", None)  # not in every PyTorch
+_ALIGNED = 16  # bytes that a row must be a multiple of
+
+
+def grouped_linear(x: Tensor, weight: Tensor, ends: Tensor) -> Tensor:
+    """x [rows, inputs], weight [groups, outputs, inputs], ``ends`` int32 [groups], where each
+    group's rows end: [rows, outputs]. Rows behind the last end may be anything, and so may their
+    gradient.
+    """
+    out: Tensor = _linear(x, weight, ends)
+    return out
+
+
+def looped(x: Tensor, weight: Tensor, ends: Tensor) -> Tensor:
+    """The same, one group after the other."""
+    out = x.new_zeros(len(x), weight.shape[1])
+    first = 0
+    for matrix, end in zip(weight, ends.tolist(), strict=True):
+        torch.mm(x[first:end], matrix.t(), out=out[first:end])
+        first = end
+    return out
+
+
+def _fits(x: Tensor, *widths: int) -> bool:
+    """Whether PyTorch's operator takes these."""
+    if _NATIVE is None or x.dtype not in (torch.bfloat16, torch.float16, torch.float32):
+        return False
+    return all(width * x.element_size() % _ALIGNED == 0 for width in widths)
+
+
+@torch.library.custom_op("llmcurate::grouped_linear", mutates_args=())
+def _linear(x: Tensor, weight: Tensor, ends: Tensor) -> Tensor:
+    if _NATIVE is not None and _fits(x, *weight.shape[1:]):
+        out: Tensor = _NATIVE(x.contiguous(), weight.transpose(-2, -1), offs=ends)
+        return out
+    return looped(x, weight, ends)
+
+
+@_linear.register_fake
+def _(x: Tensor, weight: Tensor, ends: Tensor) -> Tensor:
+    return x.new_empty(x.shape[0], weight.shape[1])
+
+
+@torch.library.custom_op("llmcurate::grouped_outer", mutates_args=())
+def _outer(grad: Tensor, x: Tensor, ends: Tensor) -> Tensor:
+    """The gradient of the matrices: each group's grad^T x, [groups, outputs, inputs]."""
+    if _NATIVE is not None and _fits(x, grad.shape[1], x.shape[1]):
+        out: Tensor = _NATIVE(grad.t(), x.contiguous(), offs=ends)
+        return out
+    out = x.new_zeros(len(ends), grad.shape[1], x.shape[1])
+    first = 0
+    for total, end in zip(out, ends.tolist(), strict=True):
+        torch.mm(grad[first:end].t(), x[first:end], out=total)
+        first = end
+    return out
+
+
+@_outer.register_fake
+def _(grad: Tensor, x: Tensor, ends: Tensor) -> Tensor:
+    return x.new_empty(ends.shape[0], grad.shape[1], x.shape[1])
+
+
+def _keep(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def _gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+    x, weight, ends = ctx.saved_tensors
+    grad = grad.contiguous()
+    of_x = of_weight = None
+    if ctx.needs_input_grad[0]:
+        of_x = grouped_linear(grad, weight.transpose(-2, -1), ends)
+    if ctx.needs_input_grad[1]:
+        of_weight = _outer(grad, x, ends)
+    return of_x, of_weight, None
+
+
+_linear.register_autograd(_gradient, setup_context=_keep)
+
+
+class _Spread(torch.autograd.Function):
+    """Rows [tokens, n], each ``times`` times, in an order. The gradients of one token are added up
+    in turn, where an index_add on a GPU would add them in any.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, order: Tensor, back: Tensor, times: int) -> Tensor:
+        ctx.save_for_backward(back)
+        ctx.times = times
+        return x.index_select(0, order // times)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:  # type: ignore[override]
+        (back,) = ctx.saved_tensors
+        return grad.index_select(0, back).unflatten(0, (-1, ctx.times)).sum(1), None, None, None
+
+
+def spread(x: Tensor, order: Tensor, back: Tensor, times: int) -> Tensor:
+    """x [tokens, n]: row ``order[i] // times`` at i; ``back`` is the order's inverse."""
+    out: Tensor = _Spread.apply(x, order, back, times)
+    return out
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exchange:
+    """The processes of a ``group``, of which each has as many experts, in turn."""
+
+    group: Any
+
+    def there(
+        self, rows: Tensor, ends: Tensor, apply: Callable[[Tensor, Tensor], Tensor]
+    ) -> Tensor:
+        """Rows [n, hidden] sorted by expert, of all experts, where each one's end at ``ends``:
+        what ``apply``, which takes such rows of this process's experts, makes of them where their
+        expert is. Rows behind the last end become zeros.
+        """
+        size = dist.get_world_size(self.group)
+        counts = ends.long().diff(prepend=ends.new_zeros(1, dtype=torch.long))
+        theirs = torch.empty_like(counts)
+        dist.all_to_all_single(theirs, counts, group=self.group)
+        theirs = theirs.view(size, -1)  # [process, expert of this one]
+        away, here = torch.stack((counts.view(size, -1).sum(1), theirs.sum(1))).tolist()
+        came = _Send.apply(rows[: sum(away)], away, here, self.group)
+        experts = torch.arange(theirs.shape[1], device=rows.device).repeat(size)
+        order = experts.repeat_interleave(theirs.flatten()).argsort(stable=True)
+        results = apply(came.index_select(0, order), theirs.sum(0).cumsum(0).int())
+        out = _Send.apply(results.index_select(0, order.argsort()), here, away, self.group)
+        return F.pad(out, (0, 0, 0, len(rows) - len(out)))
+
+    def held(self, weight: Any) -> Tensor:
+        """This process's experts of a split matrix. Their gradient is of the tokens of all
+        processes, and divided by their number as those are that processes average.
+        """
+        out: Tensor = _Averaged.apply(weight.to_local(), dist.get_world_size(self.group))
+        return out
+
+
+class _Send(torch.autograd.Function):
+    """Rows [n, hidden]: ``away`` of them to each process, ``here`` from each; gradients go back."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, away: list[int], here: list[int], group: Any) -> Tensor:
+        ctx.way = here, away, group
+        out = rows.new_empty(sum(here), rows.shape[1])
+        dist.all_to_all_single(out, rows.contiguous(), here, away, group=group)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:  # type: ignore[override]
+        return _Send.apply(grad, *ctx.way), None, None, None
+
+
+class _Averaged(torch.autograd.Function):
+    """As it is; the gradient over ``count``."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, count: int) -> Tensor:
+        ctx.count = count
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        return grad / ctx.count, None
+
 
 _SITES = 1 << 20  # of what routers draw, beyond those of dropout
 _SECOND = 2 << 20  # of what is drawn for second experts

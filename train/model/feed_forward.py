@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from train.model.activations import FUNCTIONS
 from train.model.config import ModelConfig
 from train.model.feed_forward_settings import ACTIVATIONS, Experts
 from train.model.roles import linear
 
 if TYPE_CHECKING:
     from train.model.block import View
+
+
+def _relu2(x: Tensor) -> Tensor:
+    return F.relu(x).square()
+
+
+FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": F.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+    "silu": F.silu,
+    "sigmoid": torch.sigmoid,
+    "relu2": _relu2,
+    "elu": F.elu,
+    "selu": F.selu,
+    "softplus": F.softplus,
+}
+
 
 # What a part says of a batch beside its output, by name.
 Notes = dict[str, Tensor]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
-from llmcurate.base.settings import Setting, check, kind_of, refuse
+from pydantic import Field
 
-ROUTINGS = ("top_k", "expert_choice", "hash")
+from llmcurate.base.settings import dataclass, refuse
+
 # name: (activation, gated). Narang et al. 2021 compare them but for relu2.
 ACTIVATIONS = {
     "relu": ("relu", False),
@@ -25,26 +25,24 @@ ACTIVATIONS = {
     "reglu": ("relu", True),
     "swiglu": ("silu", True),
 }
+if TYPE_CHECKING:
+    Activation = str
+else:
+    Activation = Literal[tuple(ACTIVATIONS)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dense:
     """A feed-forward that every token goes through."""
 
-    kind: Annotated[str, kind_of("dense", "One feed-forward.")] = "dense"
-    width: Annotated[int, Setting("Dimensions between its layers; see gated_width.", ge=1)]
-    activation: Annotated[
-        str,
-        Setting(
-            "Plain relu, gelu, gelu_tanh, swish, relu2 (So et al. 2021), elu, selu, sigmoid, "
-            "softplus, gated (Shazeer 2020) glu, geglu, geglu_tanh, reglu, swiglu.",
-            choices=tuple(ACTIVATIONS),
-        ),
-    ] = "swiglu"
-    bias: Annotated[bool, Setting("Whether its linear layers have a bias.")] = False
-
-    def __post_init__(self) -> None:
-        check(self, "feed_forward.")
+    kind: Literal["dense"] = "dense"
+    width: int = Field(ge=1, description="Dimensions between its layers; see gated_width.")
+    activation: Activation = Field(
+        "swiglu",
+        description="Plain relu, gelu, gelu_tanh, swish, relu2 (So et al. 2021), elu, selu, "
+        "sigmoid, softplus, gated (Shazeer 2020) glu, geglu, geglu_tanh, reglu, swiglu.",
+    )
+    bias: bool = Field(False, description="Whether its linear layers have a bias.")
 
     @property
     def gated(self) -> bool:
@@ -58,153 +56,122 @@ class Experts:
     """
 
     bias: ClassVar[bool] = False
-    kind: Annotated[str, kind_of("experts", "A mixture of experts.")] = "experts"
-    count: Annotated[int, Setting("Number of experts.", ge=1)] = 8
-    top_k: Annotated[int, Setting("Experts that a token goes through.", ge=1)] = 2
-    width: Annotated[int, Setting("Dimensions between the layers of one expert.", ge=1)]
-    activation: Annotated[
-        str,
-        Setting("Its activation, plain or gated, as of a dense one.", choices=tuple(ACTIVATIONS)),
-    ] = "swiglu"
-    routing: Annotated[
-        str,
-        Setting(
-            "What chooses: top_k, each token its best experts; expert_choice, each expert its best "
-            "tokens of a row, as many as on average (Zhou et al. 2022); hash, a fixed expert for "
-            "each token of the vocabulary (Roller et al. 2021).",
-            choices=ROUTINGS,
-        ),
-    ] = "top_k"
-    scores: Annotated[
-        str,
-        Setting(
-            "What a router's outputs become: softmax over the experts, or sigmoid of each "
-            "(DeepSeek-V3).",
-            choices=("softmax", "sigmoid"),
-        ),
-    ] = "softmax"
-    normalise: Annotated[
-        bool,
-        Setting(
-            "Whether the scores of a token's experts are divided by their sum, which for softmax "
-            "is one over the chosen alone (Mixtral); without it they stay (Switch, Qwen2-MoE)."
-        ),
-    ] = True
-    scale: Annotated[
-        float,
-        Setting("What the chosen experts' scores are multiplied by (DeepSeek-V3: 2.5).", gt=0),
-    ] = 1.0
-    groups: Annotated[
-        int, Setting("Groups of equal size that the experts form, as those of a device do.", ge=1)
-    ] = 1
-    top_groups: Annotated[
-        int,
-        Setting(
-            "Groups that a token's experts are chosen from, those of the best scores (DeepSeek-V2: "
-            "3 of 8, DeepSeek-V3: 4 of 8).",
-            ge=1,
-        ),
-    ] = 1
-    group_best: Annotated[
-        int,
-        Setting(
-            "Best scores of a group whose sum ranks it (DeepSeek-V3: 2; DeepSeek-V2: 1).", ge=1
-        ),
-    ] = 2
-    shared_width: Annotated[
-        int,
-        Setting(
-            "Width of a feed-forward that every token goes through besides; several shared experts "
-            "are one as wide as all (DeepSeekMoE, Dai et al. 2024). 0 is none.",
-            ge=0,
-        ),
-    ] = 0
-    shared_gate: Annotated[
-        bool, Setting("Whether what it adds is weighed by a sigmoid of the token (Qwen2-MoE).")
-    ] = False
-    first_dense: Annotated[
-        int, Setting("First layers that keep a dense feed-forward (DeepSeekMoE).", ge=0)
-    ] = 0
-    every: Annotated[
-        int,
-        Setting(
-            "Every how manieth layer has experts, the others a dense feed-forward (GShard and "
-            "Switch: 2).",
-            ge=1,
-        ),
-    ] = 1
-    dense_width: Annotated[
-        int | None,
-        Setting("Width of the dense feed-forwards. Without a value it is that of an expert.", ge=1),
-    ] = None
-    balance: Annotated[
-        float,
-        Setting(
-            "Weight of the balance loss of each layer (Fedus et al. 2022, equation 4), taken over "
-            "a row at a time (as in DeepSeek-V3), so that micro-batches and processes change "
-            "nothing.",
-            ge=0,
-        ),
-    ] = 0.01
-    device_balance: Annotated[
-        float,
-        Setting(
-            "Weight of the same loss of groups, which stand for devices (DeepSeek-V2, arXiv "
-            "2405.04434, equations 26 to 28: 0.05).",
-            ge=0,
-        ),
-    ] = 0.0
-    router_z: Annotated[
-        float,
-        Setting(
-            "Weight of the mean squared log normaliser of each layer's router (Zoph et al. 2022: "
-            "0.001).",
-            ge=0,
-        ),
-    ] = 0.0
-    bias_rate: Annotated[
-        float,
-        Setting(
-            "Step by which, after each update, a bias for choosing rises for experts below the "
-            "mean load and falls for those above (Wang et al. 2024: 0.001). 0: no bias.",
-            ge=0,
-        ),
-    ] = 0.0
-    jitter: Annotated[
-        float,
-        Setting(
-            "In training a router's inputs are multiplied by numbers drawn from 1 - jitter to 1 + "
-            "jitter (Fedus et al. 2022: 0.01).",
-            ge=0,
-            lt=1,
-        ),
-    ] = 0.0
-    noisy: Annotated[
-        bool,
-        Setting(
-            "Whether in training normal noise of a learned deviation is added to a router's "
-            "outputs (Shazeer et al. 2017)."
-        ),
-    ] = False
-    random_second: Annotated[
-        bool,
-        Setting(
-            "Whether in training a token goes to the second of its two experts by chance, with a "
-            "probability of twice its weight (GShard, Lepikhin et al. 2021, algorithm 1)."
-        ),
-    ] = False
-    capacity: Annotated[
-        float | None,
-        Setting(
-            "Tokens of a row that an expert takes at most, over the mean; what comes later in the "
-            "row is not sent there, second choices after all first ones (Lepikhin et al. 2021). "
-            "Without a value nothing is dropped.",
-            gt=0,
-        ),
-    ] = None
+    kind: Literal["experts"] = "experts"
+    count: int = Field(8, ge=1, description="Number of experts.")
+    top_k: int = Field(2, ge=1, description="Experts that a token goes through.")
+    width: int = Field(ge=1, description="Dimensions between the layers of one expert.")
+    activation: Activation = Field(
+        "swiglu", description="Its activation, plain or gated, as of a dense one."
+    )
+    routing: Literal["top_k", "expert_choice", "hash"] = Field(
+        "top_k",
+        description="What chooses: top_k, each token its best experts; expert_choice, each expert "
+        "its best tokens of a row, as many as on average (Zhou et al. 2022); hash, a fixed expert "
+        "for each token of the vocabulary (Roller et al. 2021).",
+    )
+    scores: Literal["softmax", "sigmoid"] = Field(
+        "softmax",
+        description="What a router's outputs become: softmax over the experts, or sigmoid of each "
+        "(DeepSeek-V3).",
+    )
+    normalise: bool = Field(
+        True,
+        description="Whether the scores of a token's experts are divided by their sum, which for "
+        "softmax is one over the chosen alone (Mixtral); without it they stay (Switch, Qwen2-MoE).",
+    )
+    scale: float = Field(
+        1.0,
+        gt=0,
+        description="What the chosen experts' scores are multiplied by (DeepSeek-V3: 2.5).",
+    )
+    groups: int = Field(
+        1, ge=1, description="Groups of equal size that the experts form, as those of a device do."
+    )
+    top_groups: int = Field(
+        1,
+        ge=1,
+        description="Groups that a token's experts are chosen from, those of the best scores "
+        "(DeepSeek-V2: 3 of 8, DeepSeek-V3: 4 of 8).",
+    )
+    group_best: int = Field(
+        2,
+        ge=1,
+        description="Best scores of a group whose sum ranks it (DeepSeek-V3: 2; DeepSeek-V2: 1).",
+    )
+    shared_width: int = Field(
+        0,
+        ge=0,
+        description="Width of a feed-forward that every token goes through besides; several "
+        "shared experts are one as wide as all (DeepSeekMoE, Dai et al. 2024). 0 is none.",
+    )
+    shared_gate: bool = Field(
+        False, description="Whether what it adds is weighed by a sigmoid of the token (Qwen2-MoE)."
+    )
+    first_dense: int = Field(
+        0, ge=0, description="First layers that keep a dense feed-forward (DeepSeekMoE)."
+    )
+    every: int = Field(
+        1,
+        ge=1,
+        description="Every how manieth layer has experts, the others a dense feed-forward (GShard "
+        "and Switch: 2).",
+    )
+    dense_width: int | None = Field(
+        None,
+        ge=1,
+        description="Width of the dense feed-forwards. Without a value it is that of an expert.",
+    )
+    balance: float = Field(
+        0.01,
+        ge=0,
+        description="Weight of the balance loss of each layer (Fedus et al. 2022, equation 4), "
+        "taken over a row at a time (as in DeepSeek-V3), so that micro-batches and processes "
+        "change nothing.",
+    )
+    device_balance: float = Field(
+        0.0,
+        ge=0,
+        description="Weight of the same loss of groups, which stand for devices (DeepSeek-V2, "
+        "arXiv 2405.04434, equations 26 to 28: 0.05).",
+    )
+    router_z: float = Field(
+        0.0,
+        ge=0,
+        description="Weight of the mean squared log normaliser of each layer's router (Zoph et "
+        "al. 2022: 0.001).",
+    )
+    bias_rate: float = Field(
+        0.0,
+        ge=0,
+        description="Step by which, after each update, a bias for choosing rises for experts "
+        "below the mean load and falls for those above (Wang et al. 2024: 0.001). 0: no bias.",
+    )
+    jitter: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="In training a router's inputs are multiplied by numbers drawn from 1 - "
+        "jitter to 1 + jitter (Fedus et al. 2022: 0.01).",
+    )
+    noisy: bool = Field(
+        False,
+        description="Whether in training normal noise of a learned deviation is added to a "
+        "router's outputs (Shazeer et al. 2017).",
+    )
+    random_second: bool = Field(
+        False,
+        description="Whether in training a token goes to the second of its two experts by chance, "
+        "with a probability of twice its weight (GShard, Lepikhin et al. 2021, algorithm 1).",
+    )
+    capacity: float | None = Field(
+        None,
+        gt=0,
+        description="Tokens of a row that an expert takes at most, over the mean; what comes "
+        "later in the row is not sent there, second choices after all first ones (Lepikhin et al. "
+        "2021). Without a value nothing is dropped.",
+    )
 
     def __post_init__(self) -> None:
-        check(self, "feed_forward.")
         refuse(
             self.top_k > self.count,
             f"feed_forward.top_k is {self.top_k}: there are {self.count} experts",

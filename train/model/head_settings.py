@@ -2,90 +2,102 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated
+from typing import Literal
 
-from llmcurate.base.settings import Setting, check
-from train.model.task_settings import Task
+from pydantic import Field
+
+from llmcurate.base.settings import dataclass, refuse
+
+TaskKind = Literal["classify", "token", "span"]
+Before = Literal["nothing", "pool", "transform"]
+SPAN = ("start", "end")  # what is said of each token
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """A head that tells labels apart (Devlin et al. 2019, section 4)."""
+
+    kind: TaskKind = Field(
+        description="What has a label: the text (classify), each word (token), or the first and "
+        "the last token of an answer (span)."
+    )
+    labels: tuple[str, ...] = Field(
+        description="The labels by number; of a span they are start and end."
+    )
+    before: Before = Field(
+        "nothing",
+        description="What stands before its matrix: nothing; pool, a layer with tanh (BERT); or "
+        "transform, that of the head that predicts tokens (ModernBERT).",
+    )
+
+    def __post_init__(self) -> None:
+        refuse(
+            len(set(self.labels)) != len(self.labels) or len(self.labels) < 2,
+            "head.task.labels: two different ones at least, each once",
+        )
+        refuse(
+            self.kind == "span" and self.labels != SPAN,
+            f"head.task.labels with head.task.kind span: they are {' and '.join(SPAN)}",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Embedding:
     """The embedding of tokens."""
 
-    norm: Annotated[bool, Setting("A norm after the embedding (BLOOM, BERT).")] = False
-    size: Annotated[
-        int | None,
-        Setting(
-            "Dimensions of the embedding where they are others than hidden: a matrix leads from "
-            "one to the other (ALBERT).",
-            ge=1,
-        ),
-    ] = None
-    bias: Annotated[
-        bool, Setting("Whether that matrix has a bias (ALBERT has, OPT-350m has not).")
-    ] = True
-    positions: Annotated[
-        str,
-        Setting(
-            "Whether positions are added before that matrix (ALBERT) or after it (OPT-350m).",
-            choices=("before", "after"),
-        ),
-    ] = "before"
-    segments: Annotated[
-        int, Setting("Learned vectors for the segments of a text, added (BERT: 2).", ge=0)
-    ] = 0
-
-    def __post_init__(self) -> None:
-        check(self, "embedding.")
+    norm: bool = Field(False, description="A norm after the embedding (BLOOM, BERT).")
+    size: int | None = Field(
+        None,
+        ge=1,
+        description="Dimensions of the embedding where they are others than hidden: a matrix "
+        "leads from one to the other (ALBERT).",
+    )
+    bias: bool = Field(
+        True, description="Whether that matrix has a bias (ALBERT has, OPT-350m has not)."
+    )
+    positions: Literal["before", "after"] = Field(
+        "before",
+        description="Whether positions are added before that matrix (ALBERT) or after it "
+        "(OPT-350m).",
+    )
+    segments: int = Field(
+        0, ge=0, description="Learned vectors for the segments of a text, added (BERT: 2)."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Head:
     """The output head."""
 
-    tied: Annotated[bool, Setting("Whether it is the embedding, transposed.")] = True
-    bias: Annotated[bool, Setting("Whether it has a bias.")] = False
-    transform: Annotated[
-        bool,
-        Setting(
-            "A layer with an activation and a norm before it (BERT); it has a bias where the "
-            "feed-forward has."
-        ),
-    ] = False
-    pair: Annotated[
-        str,
-        Setting(
-            "A second head, which reads the first token of a text and tells of its two segments "
-            "whether one comes next (BERT), or which order they stand in (ALBERT).",
-            choices=("none", "next", "order"),
-        ),
-    ] = "none"
-    task: Annotated[
-        Task | None, Setting("A head for a task, in place of the one that predicts tokens.")
-    ] = None
-    replaced: Annotated[
-        bool,
-        Setting(
-            "Whether the model tells of each token if it was replaced, and predicts none (ELECTRA)."
-        ),
-    ] = False
-    boundary: Annotated[
-        bool,
-        Setting(
-            "A second head, in training, which predicts the tokens of a hidden span from the two "
-            "beside it (SpanBERT)."
-        ),
-    ] = False
-    mtp: Annotated[
-        int,
-        Setting(
-            "Modules that each predict a token further on than the next, in training (DeepSeek-V3, "
-            "arXiv 2412.19437, section 2.2).",
-            ge=0,
-            le=100,
-        ),
-    ] = 0
-
-    def __post_init__(self) -> None:
-        check(self, "head.")
+    tied: bool = Field(True, description="Whether it is the embedding, transposed.")
+    bias: bool = Field(False, description="Whether it has a bias.")
+    transform: bool = Field(
+        False,
+        description="A layer with an activation and a norm before it (BERT); it has a bias where "
+        "the feed-forward has.",
+    )
+    pair: Literal["none", "next", "order"] = Field(
+        "none",
+        description="A second head, which reads the first token of a text and tells of its two "
+        "segments whether one comes next (BERT), or which order they stand in (ALBERT).",
+    )
+    task: Task | None = Field(
+        None, description="A head for a task, in place of the one that predicts tokens."
+    )
+    replaced: bool = Field(
+        False,
+        description="Whether the model tells of each token if it was replaced, and predicts none "
+        "(ELECTRA).",
+    )
+    boundary: bool = Field(
+        False,
+        description="A second head, in training, which predicts the tokens of a hidden span from "
+        "the two beside it (SpanBERT).",
+    )
+    mtp: int = Field(
+        0,
+        ge=0,
+        le=100,
+        description="Modules that each predict a token further on than the next, in training "
+        "(DeepSeek-V3, arXiv 2412.19437, section 2.2).",
+    )

@@ -7,12 +7,14 @@ checkpoints hold it and their checksums cover it. Who may run it is decided in p
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
+from pydantic import Field
+
 from llmcurate.base.errors import UsageError
-from llmcurate.base.settings import Setting, check
+from llmcurate.base.settings import dataclass
 from train.model.attention_settings import Grouped
 from train.model.code import trust
 from train.model.feed_forward_settings import Dense
@@ -26,14 +28,14 @@ class Plugin:
     """A class of a file. ``rest``: the field that settings go to which only the class knows."""
 
     rest: ClassVar[str] = "options"
-    kind: Annotated[
-        str,
-        Setting("A class in a file of your own, as my_layer.py:LiGLU.", form=r"[^/\\]+\.py:\w+"),
-    ]
-    code: Annotated[str, Setting("The text of that file; it is read where `kind` names it.")]
+    kind: str = Field(
+        pattern=r"^[^/\\]+\.py:\w+$",
+        description="A class in a file of your own, as my_layer.py:LiGLU.",
+    )
+    code: str = Field(description="The text of that file; it is read where `kind` names it.")
     options: Annotated[
         dict[str, int | float | bool | str | None],
-        Setting("Settings of the class alone: keyword arguments of its `__init__`."),
+        Field(description="Settings of the class alone: keyword arguments of its `__init__`."),
     ] = field(default_factory=dict, hash=False)
 
     @classmethod
@@ -78,13 +80,7 @@ class OwnPosition(Plugin):
 
     table: ClassVar[bool] = False
 
-    def __post_init__(self) -> None:
-        check(self, "position.")
-
 
 @dataclass(frozen=True, kw_only=True)
 class OwnResidual(Plugin):
     """A block of the user's own."""
-
-    def __post_init__(self) -> None:
-        check(self, "residual.")

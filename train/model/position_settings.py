@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import ClassVar, Literal
 
-from llmcurate.base.settings import Setting, check, kind_of, refuse
+from pydantic import Field
 
-SCALINGS = ("linear", "ntk", "yarn", "llama3", "longrope")
+from llmcurate.base.settings import dataclass, refuse
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,51 +18,48 @@ class RopeScaling:
     by wavelength. ``longrope``: a divisor for each frequency (Ding et al. 2024).
     """
 
-    kind: Annotated[str, Setting("The kind of scaling.", choices=SCALINGS)]
-    factor: Annotated[float, Setting("How many times longer the context becomes.", ge=1)] = 1.0
-    original_context: Annotated[
-        int, Setting("Tokens of the context before scaling; of linear and ntk not needed.", ge=0)
-    ] = 0
-    beta_fast: Annotated[
-        float,
-        Setting(
-            "Turns in the original context from which on yarn leaves a frequency as it is.", gt=0
-        ),
-    ] = 32.0
-    beta_slow: Annotated[
-        float,
-        Setting("Turns in the original context up to which yarn scales a frequency fully.", gt=0),
-    ] = 1.0
-    low: Annotated[
-        float, Setting("Turns in the original context up to which llama3 scales fully.", ge=0)
-    ] = 1.0
-    high: Annotated[
-        float, Setting("Turns in the original context from which on llama3 scales nothing.", ge=0)
-    ] = 4.0
-    short: Annotated[
-        tuple[float, ...],
-        Setting("Divisors of longrope while the context is at most the original one."),
-    ] = ()
-    long: Annotated[tuple[float, ...], Setting("Divisors of longrope in longer contexts.")] = ()
-    attention_factor: Annotated[
-        float | None,
-        Setting(
-            "Number that yarn, and longrope in longer contexts, multiply sines and cosines by. "
-            "Without a value it follows from how many times longer the context becomes.",
-            gt=0,
-        ),
-    ] = None
-    all_dims: Annotated[
-        float,
-        Setting(
-            "Of yarn with latent attention: scores are multiplied by (0.1 x this x ln(factor) + 1) "
-            "squared, and the attention factor is 1 without a value (DeepSeek-V2: 0.707 or 1).",
-            ge=0,
-        ),
-    ] = 0.0
+    kind: Literal["linear", "ntk", "yarn", "llama3", "longrope"] = Field(
+        description="The kind of scaling."
+    )
+    factor: float = Field(1.0, ge=1, description="How many times longer the context becomes.")
+    original_context: int = Field(
+        0, ge=0, description="Tokens of the context before scaling; of linear and ntk not needed."
+    )
+    beta_fast: float = Field(
+        32.0,
+        gt=0,
+        description="Turns in the original context from which on yarn leaves a frequency as it is.",
+    )
+    beta_slow: float = Field(
+        1.0,
+        gt=0,
+        description="Turns in the original context up to which yarn scales a frequency fully.",
+    )
+    low: float = Field(
+        1.0, ge=0, description="Turns in the original context up to which llama3 scales fully."
+    )
+    high: float = Field(
+        4.0, ge=0, description="Turns in the original context from which on llama3 scales nothing."
+    )
+    short: tuple[float, ...] = Field(
+        (), description="Divisors of longrope while the context is at most the original one."
+    )
+    long: tuple[float, ...] = Field((), description="Divisors of longrope in longer contexts.")
+    attention_factor: float | None = Field(
+        None,
+        gt=0,
+        description="Number that yarn, and longrope in longer contexts, multiply sines and "
+        "cosines by. Without a value it follows from how many times longer the context becomes.",
+    )
+    all_dims: float = Field(
+        0.0,
+        ge=0,
+        description="Of yarn with latent attention: scores are multiplied by (0.1 x this x "
+        "ln(factor) + 1) squared, and the attention factor is 1 without a value (DeepSeek-V2: "
+        "0.707 or 1).",
+    )
 
     def __post_init__(self) -> None:
-        check(self, "position.scaling.")
         if self.kind not in ("linear", "ntk"):
             refuse(
                 self.original_context < 1,
@@ -83,22 +79,19 @@ class Rope:
     """
 
     table: ClassVar[bool] = False
-    kind: Annotated[str, kind_of("rope", "Rotary positions (Su et al. 2021).")] = "rope"
-    theta: Annotated[float, Setting("Base of the rotary frequencies.", gt=0)] = 10_000.0
-    window_theta: Annotated[
-        float | None,
-        Setting("That of layers with a window (ModernBERT). Without a value theta.", gt=0),
-    ] = None
-    dim: Annotated[
-        int | None,
-        Setting("Dimensions of a head that are turned, an even number; all where absent.", ge=2),
-    ] = None
-    scaling: Annotated[
-        RopeScaling | None, Setting("How the rotation is stretched to a longer context.")
-    ] = None
-
-    def __post_init__(self) -> None:
-        check(self, "position.")
+    kind: Literal["rope"] = "rope"
+    theta: float = Field(10_000.0, gt=0, description="Base of the rotary frequencies.")
+    window_theta: float | None = Field(
+        None, gt=0, description="That of layers with a window (ModernBERT). Without a value theta."
+    )
+    dim: int | None = Field(
+        None,
+        ge=2,
+        description="Dimensions of a head that are turned, an even number; all where absent.",
+    )
+    scaling: RopeScaling | None = Field(
+        None, description="How the rotation is stretched to a longer context."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,11 +99,8 @@ class Learned:
     """A learned vector for each position, added to the embedding."""
 
     table: ClassVar[bool] = True
-    kind: Annotated[str, kind_of("learned", "Learned positions.")] = "learned"
-    offset: Annotated[int, Setting("Rows that come before position 0 (OPT has 2).", ge=0)] = 0
-
-    def __post_init__(self) -> None:
-        check(self, "position.")
+    kind: Literal["learned"] = "learned"
+    offset: int = Field(0, ge=0, description="Rows that come before position 0 (OPT has 2).")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,10 +108,7 @@ class Sinusoidal:
     """Sines and cosines, added to the embedding times sqrt(hidden)."""
 
     table: ClassVar[bool] = True
-    kind: Annotated[str, kind_of("sinusoidal", "Sinusoids (Vaswani et al. 2017).")] = "sinusoidal"
-
-    def __post_init__(self) -> None:
-        check(self, "position.")
+    kind: Literal["sinusoidal"] = "sinusoidal"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,10 +116,7 @@ class Alibi:
     """A number for the distance and the head, taken off each score."""
 
     table: ClassVar[bool] = False
-    kind: Annotated[str, kind_of("alibi", "ALiBi (Press et al. 2022).")] = "alibi"
-
-    def __post_init__(self) -> None:
-        check(self, "position.")
+    kind: Literal["alibi"] = "alibi"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,14 +124,13 @@ class Buckets:
     """A learned number for each bucket of distances and head, shared by the layers."""
 
     table: ClassVar[bool] = False
-    kind: Annotated[str, kind_of("t5", "T5's relative positions (Raffel et al. 2020).")] = "t5"
-    buckets: Annotated[int, Setting("Buckets of distances.", ge=2)] = 32
-    distance: Annotated[
-        int, Setting("Distance in tokens from which on all share the last bucket.", ge=1)
-    ] = 128
+    kind: Literal["t5"] = "t5"
+    buckets: int = Field(32, ge=2, description="Buckets of distances.")
+    distance: int = Field(
+        128, ge=1, description="Distance in tokens from which on all share the last bucket."
+    )
 
     def __post_init__(self) -> None:
-        check(self, "position.")
         refuse(
             self.distance <= self.buckets // 2,
             "position.buckets: give position.distance over half of them",
@@ -161,28 +144,24 @@ class Disentangled:
     """
 
     table: ClassVar[bool] = False
-    kind: Annotated[
-        str, kind_of("disentangled", "DeBERTa's relative positions (He et al. 2021).")
-    ] = "disentangled"
-    span: Annotated[
-        int, Setting("Distance in tokens from which on all share the last vector.", ge=2)
-    ] = 512
-    buckets: Annotated[
-        int | None,
-        Setting(
-            "Vectors to either side: for half of them single distances, then more by the logarithm"
-            " up to span (DeBERTa-v2). Without a value one for each distance.",
-            ge=4,
-        ),
-    ] = None
-    norm: Annotated[bool, Setting("Whether the vectors are normed (DeBERTa-v2).")] = False
-    shared: Annotated[
-        bool,
-        Setting("Whether each layer's matrices of tokens make keys and queries of them too (v2)."),
-    ] = False
+    kind: Literal["disentangled"] = "disentangled"
+    span: int = Field(
+        512, ge=2, description="Distance in tokens from which on all share the last vector."
+    )
+    buckets: int | None = Field(
+        None,
+        ge=4,
+        description="Vectors to either side: for half of them single distances, then more by the "
+        "logarithm up to span (DeBERTa-v2). Without a value one for each distance.",
+    )
+    norm: bool = Field(False, description="Whether the vectors are normed (DeBERTa-v2).")
+    shared: bool = Field(
+        False,
+        description="Whether each layer's matrices of tokens make keys and queries of them too "
+        "(v2).",
+    )
 
     def __post_init__(self) -> None:
-        check(self, "position.")
         refuse(
             self.buckets is not None and self.span < 2 * self.buckets,
             f"position.buckets is {self.buckets}: give position.span of twice as much or more",
@@ -196,15 +175,10 @@ class Clipped:
     """
 
     table: ClassVar[bool] = False
-    kind: Annotated[str, kind_of("clipped", "Relative positions of keys (Shaw et al. 2018).")] = (
-        "clipped"
+    kind: Literal["clipped"] = "clipped"
+    span: int = Field(
+        16, ge=1, description="Distance in tokens from which on all share the last vector."
     )
-    span: Annotated[
-        int, Setting("Distance in tokens from which on all share the last vector.", ge=1)
-    ] = 16
-
-    def __post_init__(self) -> None:
-        check(self, "position.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,12 +188,7 @@ class Distances:
     """
 
     table: ClassVar[bool] = False
-    kind: Annotated[
-        str, kind_of("distances", "Transformer-XL's relative positions (Dai et al. 2019).")
-    ] = "distances"
-
-    def __post_init__(self) -> None:
-        check(self, "position.")
+    kind: Literal["distances"] = "distances"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,10 +196,7 @@ class NoPositions:
     """Nothing but the causal mask says where a token stands."""
 
     table: ClassVar[bool] = False
-    kind: Annotated[str, kind_of("none", "No positions.")] = "none"
-
-    def __post_init__(self) -> None:
-        check(self, "position.")
+    kind: Literal["none"] = "none"
 
 
 Position = (

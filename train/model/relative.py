@@ -11,9 +11,8 @@ from train.attention import Mask, Relation, SharedMask, of_queries
 from train.model.attention import SelfAttention
 from train.model.config import ModelConfig
 from train.model.position_settings import Clipped
-from train.model.positions import Positions
+from train.model.positions import Positions, sinusoids
 from train.model.roles import Role, give, linear
-from train.model.tables import sinusoids
 
 if TYPE_CHECKING:
     from train.model.block import View

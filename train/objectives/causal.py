@@ -6,9 +6,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from train.data.rows import Piece
+import numpy as np
+import torch
+
+from train.data.readers import Ints
+from train.data.rows import Piece, Takes
 from train.data.vocabulary import Vocabulary
-from train.objectives.example import Draws, Example, Objective, laid_out
+from train.objective_settings import FillInTheMiddle as Settings
+from train.objectives.example import IGNORED, Draws, Example, Objective, laid_out
 
 
 class Causal(Objective):
@@ -23,3 +28,84 @@ class Causal(Objective):
         if not self.across or example.documents is None:
             return example
         return replace(example, documents=example.documents.clamp(max=0))
+
+
+class Prefix(Objective):
+    """The beginning of each piece, of a length drawn evenly, is read both ways and not scored; the
+    rest is predicted causally (Liu et al. 2018; Raffel et al. 2020, section 3.2.1). One token at
+    least is scored.
+    """
+
+    @staticmethod
+    def both_ways(settings: Any) -> bool:
+        return True
+
+    def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:
+        plain, places = laid_out(pieces, context)
+        prefix = torch.zeros(1, context, dtype=torch.bool)
+        targets = plain.targets
+        for piece, place in places:
+            length = int(draws.share(piece) * len(piece.tokens))  # 0 to one less than all
+            prefix[0, place.start : place.start + length] = True
+            # The last token of a prefix has the first scored target; the others are seen already.
+            targets[0, place.start : place.start + max(0, length - 1)] = IGNORED
+        return replace(plain, targets=targets, prefix=prefix)
+
+
+PARTS = ("prefix", "suffix", "middle")
+
+
+class FillInTheMiddle(Objective):
+    """A share of the pieces is cut in three at two tokens drawn evenly, and the middle stands last
+    (Bavarian et al. 2022, sections 3 and 4.3):
+
+    PSM  <prefix> prefix <suffix> suffix <middle> middle
+    SPM  <prefix> <suffix> suffix <middle> prefix middle
+
+    An end of text stands behind the middle, where it joins the suffix. All is read causally and
+    scored but for the special tokens that begin a part, which whoever asks for a middle gives.
+    """
+
+    likelihood = False
+
+    def __init__(self, settings: Settings, tokens: Vocabulary) -> None:
+        super().__init__(settings, tokens)
+        self.rate, self.spm, self.end = settings.rate, settings.spm, tokens.special["end"]
+        self.marks = [tokens.special[f"fim {part}"] for part in PARTS]
+
+    @staticmethod
+    def needs(settings: Settings, context: int) -> tuple[str, ...]:
+        return (*(f"fim {part}" for part in PARTS), "end")
+
+    @staticmethod
+    def takes(settings: Settings) -> Takes:
+        return lambda length, context: length + 4
+
+    def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:
+        return laid_out([self.moved(piece, draws) for piece in pieces], context)[0]
+
+    def moved(self, piece: Piece, draws: Draws) -> Piece:
+        """The piece with its middle last, or as it is."""
+        moves, spm, *cuts = draws.shares(piece, 4)
+        if moves >= self.rate:
+            return piece
+        length = len(piece.tokens) - int(piece.tokens[-1] == self.end)
+        first, second = sorted(int(share * (length + 1)) for share in cuts)
+        text = np.arange(length)
+        prefix, middle, suffix = text[:first], text[first:second], text[second:]
+        marks = [np.array([~number]) for number in range(3)]
+        if spm < self.spm:
+            order = [marks[0], marks[1], suffix, marks[2], prefix, middle]
+        else:
+            order = [marks[0], prefix, marks[1], suffix, marks[2], middle]
+        return self._read(piece, np.concatenate(order))
+
+    def _read(self, piece: Piece, order: Ints) -> Piece:
+        """The tokens of a piece in this order, where ~n is the mark of part n, and an end."""
+        marks = order < 0
+        ids = piece.tokens[np.maximum(order, 0)]
+        ids[marks] = np.array(self.marks)[~order[marks]]
+        counted = ~marks
+        if piece.counted is not None:
+            counted &= piece.counted[np.maximum(order, 0)]
+        return replace(piece, tokens=np.append(ids, self.end), counted=np.append(counted, True))

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from train.data.packing import scatter
-from train.data.token_file import Ints
+from train.data.readers import Ints
 
 LONGEST = 5  # words (Levine et al. 2021, section 4)
 SEEN = 10  # times, and once more (AI21Labs/pmi-masking, README.md: "over 10 occurrences")

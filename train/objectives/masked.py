@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 
 from train.data.packing import scatter
-from train.data.rows import Piece
-from train.data.token_file import Ints
+from train.data.readers import Ints
+from train.data.rows import Piece, Takes
 from train.data.vocabulary import Vocabulary
 from train.objective_settings import Masked as Settings
+from train.objective_settings import NextSentence
 from train.objectives.collocations import Collocations
 from train.objectives.example import IGNORED, Draws, Example, Objective, laid_out
 
 if TYPE_CHECKING:
     from train.data.feed import Feed
+
 
 LONGEST = 10  # words of a span (Joshi et al. 2020)
 # What stands in a hidden token's place: the mask, a random token, or the token itself.
@@ -132,3 +137,109 @@ def _lengths(shares: npt.NDArray[np.float64], mean: float) -> npt.NDArray[np.int
             high = p
     bounds = np.cumsum(weights / weights.sum())
     return 1 + np.minimum(np.searchsorted(bounds, shares, side="right"), LONGEST - 1)
+
+
+class Pairs(Objective):
+    """A piece is cut in two, near its middle, with a separator between them: do they belong
+    together? Tokens are hidden as by ``Masked``.
+
+    Of ``NextSentence`` half of the second segments are taken from other documents (Devlin et al.
+    2019), of ``SentenceOrder`` half of the pieces have their segments in the wrong order (Lan et
+    al. 2020).
+    """
+
+    sparse = True
+    likelihood = False
+
+    def __init__(self, settings: Settings, tokens: Vocabulary) -> None:
+        super().__init__(settings, tokens)
+        self.masked, self.next = Masked(settings, tokens), isinstance(settings, NextSentence)
+        self.separator = tokens.special["sep"]
+
+    def study(self, feed: Feed) -> None:
+        self.masked.study(feed)
+
+    @staticmethod
+    def needs(settings: Settings, context: int) -> tuple[str, ...]:
+        return (*Masked.needs(settings, context), "sep")
+
+    @staticmethod
+    def takes(settings: Settings) -> Takes:
+        return lambda length, context: length + 1  # the separator
+
+    def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:
+        ids, targets, documents, segments, pairs = (
+            np.full((1, context), fill, np.int64) for fill in (0, IGNORED, -1, 0, IGNORED)
+        )
+        filled = 0
+        for piece in pieces:
+            begin, first, second = self._halves(piece, draws)
+            wrong = draws.shares(piece, 1, 4)[0] < 0.5
+            if wrong and not self.next:
+                first, second = second, first
+            elif wrong:
+                other = draws.other(piece)
+                wrong = other is not None
+                if other is not None:
+                    second = self._halves(other, draws)[2][:, : second.shape[1]]
+            separator = np.array([[self.separator], [IGNORED]])
+            row = np.concatenate([begin, first, separator, second], axis=1)
+            place = slice(filled, filled + row.shape[1])
+            ids[0, place], targets[0, place] = row
+            documents[0, place] = piece.document
+            segments[0, filled + 2 + first.shape[1] : place.stop] = 1
+            pairs[0, filled] = int(wrong)
+            filled = place.stop
+        tensors = (torch.from_numpy(x) for x in (ids, targets, documents, segments, pairs))
+        names = ("inputs", "targets", "documents", "segments", "pairs")
+        return Example(**dict(zip(names, tensors, strict=True)))
+
+    def _halves(self, piece: Piece, draws: Draws) -> tuple[npt.NDArray[np.int64], ...]:
+        """What a piece begins with, and its segments: [2, tokens] each, shown and to be found."""
+        read = np.append(piece.before, piece.tokens[:-1])
+        both = np.stack(self.masked.hide(piece, read, draws))
+        middle = 1 + int((0.25 + 0.5 * draws.shares(piece, 1, 5)[0]) * (len(read) - 1))
+        return both[:, :1], both[:, 1:middle], both[:, middle:]
+
+
+class Replaced(Masked):
+    """Hidden tokens, as those of ``Masked``, each shown as the mask: a generator learns to find
+    them. What it draws in their place, by the ``chances`` of the example, a discriminator learns to
+    tell from what was there; a token that is drawn as it was counts as not replaced (section 2).
+    """
+
+    def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:
+        row = super().example(pieces, context, draws)
+        inputs = torch.where(row.targets == IGNORED, row.inputs, self.mask)
+        chances = torch.zeros(1, context, dtype=torch.float64)
+        filled = 0
+        for piece in pieces:
+            place = slice(filled, filled + len(piece.tokens))
+            chances[0, place] = torch.from_numpy(draws.shares(piece, len(piece.tokens), 8))
+            filled = place.stop
+        return dataclasses.replace(row, inputs=inputs, chances=chances)
+
+
+@torch.no_grad()
+def sampled(
+    read: Tensor, weight: Tensor, bias: Tensor | None, chances: Tensor, chunk: int
+) -> Tensor:
+    """A token for each row of ``read`` [tokens, hidden], drawn from softmax(read @ weight.T + bias)
+    by its number of ``chances`` [tokens], float64: the first whose share, with those of all before
+    it, is over that.
+    """
+    drawn = []
+    for x, chance in zip(read.split(chunk), chances.split(chunk), strict=True):
+        shares = F.linear(x, weight.to(x.dtype), None if bias is None else bias.to(x.dtype))
+        below = shares.float().softmax(-1).cumsum(-1, dtype=torch.float64)
+        drawn.append(torch.searchsorted(below, (chance * below[:, -1])[:, None], right=True)[:, 0])
+    return torch.cat(drawn).clamp(max=len(weight) - 1)
+
+
+def put_in(example: Example, places: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
+    """The rows with these tokens at ``places`` of the flattened rows, and which of all are others
+    than they were: int64 and bool [rows, context].
+    """
+    before = torch.where(example.targets == IGNORED, example.inputs, example.targets)
+    ids = before.flatten().index_copy(0, places, tokens).view_as(before)
+    return ids, ids != before

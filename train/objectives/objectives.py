@@ -16,16 +16,12 @@ from train.data.feed import Feed
 from train.data.labelled_feed import LabelledFeed
 from train.data.vocabulary import Vocabulary
 from train.model.config import ModelConfig
-from train.model.task_settings import Task
-from train.objectives.causal import Causal
+from train.model.head_settings import Task
+from train.objectives.causal import Causal, FillInTheMiddle, Prefix
 from train.objectives.denoise import NOISES, Denoising
 from train.objectives.example import Objective
-from train.objectives.masked import Masked
-from train.objectives.middle import FillInTheMiddle
-from train.objectives.pairs import Pairs
-from train.objectives.prefix import Prefix
-from train.objectives.replaced import Replaced
-from train.objectives.tasks import Labelled
+from train.objectives.labels import Labelled
+from train.objectives.masked import Masked, Pairs, Replaced
 
 DECODERS: dict[type, type[Objective]] = {
     settings.Causal: Causal,
@@ -45,7 +41,10 @@ _SUITED: dict[str, list[Any]] = {  # by the model's form; the first is its own
     "encoder-decoder": list(DENOISERS),
     "encoder": list(ENCODERS),
 }
-_FORMS = {"decoder": ("prefix", "causal"), "encoder-decoder": ("encoder-decoder",)}
+_FORMS: dict[str, tuple[settings.Form, ...]] = {
+    "decoder": ("prefix", "causal"),
+    "encoder-decoder": ("encoder-decoder",),
+}
 _OF_ENCODER = {"spans": settings.Spans, "bart": settings.Bart}
 _OF_PAIRS = {"next": settings.NextSentence, "order": settings.SentenceOrder}
 
@@ -54,7 +53,7 @@ def objective_for(model: ModelConfig, asked: settings.Objective) -> settings.Obj
     """The objective that is meant for a model; raises ``LlmcurateError`` where it cannot learn
     it."""
     if isinstance(asked, settings.Task):
-        last = "last" if model.causal else "first"
+        last: settings.Reads = "last" if model.causal else "first"
         return replace(asked, reads=last) if asked.reads == "auto" else asked
     task = model.head.task
     refuse(

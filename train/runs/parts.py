@@ -32,7 +32,8 @@ from torch.distributed.checkpoint.planner import (
 from torch.distributed.checkpoint.storage import WriteResult
 from torch.futures import Future
 
-from llmcurate.base.disk.atomic import checksum, sync
+from llmcurate.base.disk.files import sync_path
+from llmcurate.base.disk.sealed_json import checksum
 from llmcurate.base.errors import LlmcurateError, RunFailed
 from train.runs.tensors import Stored, tensor_checksum, write_tensors
 
@@ -115,7 +116,7 @@ class _Writer(StorageWriter):
             tensors = {name: _tensor(planner.resolve_data(item)) for name, item in own.items()}
             places = {name: _place(item, tensors[name]) for name, item in own.items()}
             header = write_tensors(path, tensors, {"parts": json.dumps(places)})
-            sync(path)
+            sync_path(path)
             written = (path.name, checksum(header))
             results += [
                 WriteResult(index=item.index, size_in_bytes=0, storage_data=written)

@@ -19,7 +19,7 @@ import xxhash
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from llmcurate.base.disk.atomic import checksum
+from llmcurate.base.disk.sealed_json import checksum
 from llmcurate.base.errors import LlmcurateError
 
 DTYPES = {

@@ -1,7 +1,7 @@
 """A sweep: sizes of a model trained at several budgets, whose losses a scaling law is fitted to.
 
-Each budget is a comparison of the sizes (train/judge/compare.py) in a folder of its own, so that a
-run that is finished is not done again; so is each amount of distinct text that a budget goes
+Each budget is a comparison of the sizes (train/evaluate/compare.py) in a folder of its own, so that
+a run that is finished is not done again; so is each amount of distinct text that a budget goes
 through again and again (Muennighoff et al. 2023). The learning rate of every run falls to its floor
 at its own end, as Hoffmann et al. 2022 advise.
 """
@@ -17,7 +17,7 @@ from typing import Any
 from llmcurate.base.errors import UsageError
 from llmcurate.base.settings import change
 from train.config import TrainConfig
-from train.judge.compare import Budget, Variant, compare
+from train.evaluate.compare import Budget, Variant, compare
 from train.model.presets import preset
 from train.scaling.points import REPEATED
 

@@ -18,7 +18,6 @@ from curate.corpus.shuffle.candidates import BITS, ones_before
 from curate.corpus.shuffle.partitions import (
     PairFiles,
     keep_repeated,
-    partition_ranges,
     read_partitions,
     sort_pairs,
 )
@@ -93,17 +92,6 @@ def find_buckets(
         "members": sum(d["members"] for d in done),
         "buckets": sum(d["buckets"] for d in done),
         "candidates": int(ones_before(bits)[-1]),
-    }
-
-
-def write_buckets_files(task: Task) -> dict[str, Any]:
-    """What `write_buckets` reads and writes; parts: the ranges that it reads of large files."""
-    read = [PairFiles.within(Path(task["keys"]), group) for group in range(task["groups"])]
-    (written,) = bucket_files(Path(task["folder"]), task["part"] + 1)[task["part"] :]
-    return {
-        "reads": [str(p) for each in read for p in each],
-        "parts": partition_ranges(read, *task["partitions"]),
-        "writes": [str(p) for p in written],
     }
 
 

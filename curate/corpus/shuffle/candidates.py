@@ -98,10 +98,6 @@ class CandidateTask:
         """What a task of `candidate_tasks` says."""
         return cls(Group.load(task), Path(task["bits"]), task["before"], Path(task["folder"]))
 
-    def reads(self) -> list[str]:
-        """The files that it reads."""
-        return [*self.group.reads(), str(self.bits)]
-
     def schema(self, columns: list[str]) -> pa.Schema:
         """Of what `batches` gives."""
         sketches = pq.read_schema(self.group.files[0].path)

@@ -255,22 +255,6 @@ def read_partitions(
     return partitions
 
 
-def partition_ranges(
-    files: Sequence[PairFiles], begin: int, stop: int
-) -> dict[str, list[list[int]]]:
-    """The bytes [first, end) of keys and of values that `read_partitions` reads, by file: one range
-    a segment, but for those without such pairs."""
-    by_file: dict[str, list[list[int]]] = {}
-    for each in files:
-        table, _ = _tables(each)
-        before = np.cumsum(table[:, -1]) - table[:, -1]
-        ranges = before[:, None] + table[:, [begin, stop]]
-        ranges = ranges[ranges[:, 0] < ranges[:, 1]]
-        for path, dtype in ((each.keys, np.uint64), (each.values, np.uint32)):
-            by_file[str(path)] = (ranges * np.dtype(dtype).itemsize).tolist()
-    return by_file
-
-
 def sort_pairs(
     keys: np.ndarray, values: np.ndarray, bits: int, make: MakeArray
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -318,14 +302,6 @@ def partition_keys(
     tasks = [{**group.dump(), **settings} for group in groups]
     run_tasks(sketches.run, "curate.corpus.shuffle.partitions:write_keys", tasks)
     return {"documents": count, "groups": len(groups), "partition_bits": bits}
-
-
-def write_keys_files(task: Task) -> dict[str, list[str]]:
-    """What `write_keys` reads and writes. Who plans the next tasks reads where partitions start."""
-    reads = [str(file.path) for file in Group.load(task).files]
-    written = PairFiles.within(Path(task["folder"]), task["part"])
-    stay = [str(written.keys), str(written.values)]
-    return {"reads": reads, "writes": [str(path) for path in written], "stay": stay}
 
 
 def write_keys(task: Task) -> dict[str, Any]:

@@ -44,11 +44,6 @@ class Group:
         files = tuple(SketchFile.load(file) for file in task["files"])
         return cls(task["part"], files, task["first"], task["rows"])
 
-    def reads(self) -> list[str]:
-        """The files that hold its sketches and, for their ids, what was settled."""
-        ids = {str(file.ids) for file in self.files if file.ids}
-        return [*(str(file.path) for file in self.files), *sorted(ids)]
-
 
 def groups(
     sketches: Sketches,
@@ -60,8 +55,8 @@ def groups(
     parted: list[Group] = []
     waiting: list[SketchFile] = []
     first = rows = size = 0
-    footers = sketches.storage.footers(file.path for file in sketches.files)
-    for file, metadata in zip(sketches.files, footers, strict=True):
+    for file in sketches.files:
+        metadata = pq.read_metadata(file.path)
         weight = weigh(metadata)
         if waiting and size + weight > most:
             parted.append(Group(len(parted), tuple(waiting), first, rows))
@@ -87,12 +82,6 @@ def run_tasks(run: Run, function: str, tasks: list[Task]) -> list[dict[str, Any]
             journal.note(Path(path), sealed)
         results[numbers[task["part"]]] = answer["result"]
     return results
-
-
-def seal_written_files(payload: Task) -> dict[str, Any]:
-    """What the task of `seal_written` reads and writes."""
-    files: dict[str, Any] = resolve_name(f"{payload['function']}_files")(payload["task"])
-    return files
 
 
 def seal_written(payload: Task) -> dict[str, Any]:

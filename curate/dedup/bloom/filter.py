@@ -25,6 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from curate.dedup.bloom import kernel
 from curate.dedup.bloom.kernel import BLOCK_BITS, MOST_BLOCKS
 from llmcurate.base.errors import UsageError
+from llmcurate.base.settings import problem
 
 # The size of a blocked Bloom filter for a wanted rate of false positives: the classical formula (1
 # - e^(-kn/m))^k holds for bits spread over the whole filter. In blocks the number of keys a block
@@ -149,9 +150,9 @@ def read_header(path: Path) -> Header:
     try:
         header = Header.model_validate_json(text)
     except ValidationError as error:
-        field = ".".join(str(p) for p in error.errors()[0]["loc"])
         raise UsageError(
-            f"{path} is a Bloom filter of another version of llmcurate ({field}); make it again"
+            f"{path} is a Bloom filter of another version of llmcurate ({problem(error)}); make it"
+            " again"
         ) from None
     whole_size = HEADER + BLOCK_BYTES * sum(s.blocks for s in header.slices)
     if size != whole_size:

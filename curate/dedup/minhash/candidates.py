@@ -70,19 +70,6 @@ def row_files(folder: Path, count: int) -> list[Path]:
     return [folder / f"rows-{part:05d}.parquet" for part in range(count)]
 
 
-def write_rows_files(task: Task) -> dict[str, list[str]]:
-    """The files that `write_rows` reads and writes."""
-    source = CandidateTask.load(task)
-    return {
-        "reads": source.reads(),
-        "writes": [str(source.folder / _rows_name(source))],
-    }
-
-
-def _rows_name(source: CandidateTask) -> str:
-    return f"rows-{source.group.part:05d}.parquet"
-
-
 def write_rows(task: Task) -> dict[str, Any]:
     """A task: rows (what they are preferred by, part, n, id, c) of a group's candidates, in order
     of c, a batch at a time."""
@@ -91,7 +78,7 @@ def write_rows(task: Task) -> dict[str, Any]:
     schema = source.schema(columns).append(pa.field("c", pa.uint32()))
     c = source.before
     with (
-        replacing(source.folder / _rows_name(source)) as aside,
+        replacing(row_files(source.folder, source.group.part + 1)[-1]) as aside,
         pq.ParquetWriter(aside, schema, compression="lz4") as writer,
     ):
         for batch in source.batches(columns, Sizes.load(task).batch_candidates):

@@ -25,7 +25,7 @@ from llmcurate.base.disk.seals import seal_folder
 from llmcurate.base.errors import UsageError
 
 if TYPE_CHECKING:
-    from curate.dedup.minhash.step import DedupMinhash
+    from curate.dedup.minhash.near_duplicates import DedupMinhash
 
 SETTINGS = b"llmcurate.minhash"  # in the metadata of the schema
 SCHEMA = pa.schema([("id", pa.string()), ("signature", pa.binary())])
@@ -73,7 +73,7 @@ def read_signatures(signature: pa.Array) -> tuple[np.ndarray, int]:
 def import_signatures(paths: list[Path], out: Path) -> dict[str, Any]:
     """Makes OUT/index/dedup_minhash of files of signatures, for `--against OUT`; returns how many
     documents it holds. UsageError where a file is none, or the files do not belong together."""
-    from curate.dedup.minhash.step import DedupMinhash
+    from curate.dedup.minhash.near_duplicates import DedupMinhash
 
     if not paths:
         raise UsageError("name files of signatures, or the folder that holds them")
@@ -104,7 +104,7 @@ def import_signatures(paths: list[Path], out: Path) -> dict[str, Any]:
 
 def _settings(path: Path) -> dict[str, Any]:
     """The settings in a file's metadata, those that size anything checked as a recipe's are."""
-    from curate.dedup.minhash.step import DedupMinhash
+    from curate.dedup.minhash.near_duplicates import DedupMinhash
 
     try:
         schema = pq.read_schema(path)
@@ -149,7 +149,7 @@ def _sketches(
     ids: pa.Array, values: np.ndarray, part: int, begin: int, bands: int, rows: int
 ) -> pa.Table:
     """Rows as the step's own sketches have them; of documents without a shingle no bands."""
-    from curate.dedup.minhash.step import binary_rows
+    from curate.dedup.minhash.near_duplicates import binary_rows
     from curate.documents.documents import DATE
 
     keys = band_keys(np.ascontiguousarray(values), bands, rows)

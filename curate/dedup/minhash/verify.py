@@ -61,24 +61,14 @@ SIGNATURES = 20_000  # signatures that are read at once
 Make = Callable[[pa.Array], tuple[np.ndarray, np.ndarray]]
 
 
-def _files(task: Task) -> dict[str, list[str]]:
-    candidates, ordered = CandidateTask.load(task), Path(task["ordered"])
-    reads = [*candidates.reads(), str(ordered / POSITIONS), str(ordered / BEGINS)]
-    written = [str(path) for path in _written(candidates)]
-    return {"reads": reads, "writes": written, "stay": written}
-
-
-def _written(candidates: CandidateTask) -> SliceFiles:
-    return SliceFiles.within(candidates.folder, KIND, candidates.group.part)
-
-
 def _write(task: Task, column: str, rows: int, make: Make) -> dict[str, Any]:
     candidates, ordered = CandidateTask.load(task), Path(task["ordered"])
     begins = np.fromfile(ordered / BEGINS, np.int64)
+    written = SliceFiles.within(candidates.folder, KIND, candidates.group.part)
     with ExitStack() as stack:
         positions = stack.enter_context((ordered / POSITIONS).open("rb"))
         positions.seek(4 * candidates.before)
-        files = SliceFiles(*(stack.enter_context(replacing(path)) for path in _written(candidates)))
+        files = SliceFiles(*(stack.enter_context(replacing(path)) for path in written))
         writer = SliceWriter(files, len(begins) - 1, Sizes.load(task).segment_bytes)
         for batch in candidates.batches([column], rows):
             position = np.fromfile(positions, np.uint32, len(batch))
@@ -90,11 +80,6 @@ def _write(task: Task, column: str, rows: int, make: Make) -> dict[str, Any]:
     return {}
 
 
-def shingle_group_files(task: Task) -> dict[str, list[str]]:
-    """The files that `shingle_group` reads (of positions a range) and writes."""
-    return _files(task)
-
-
 def shingle_group(task: Task) -> dict[str, Any]:
     """A task: the sets of shingles, uint64, of a group's candidates."""
     shingling = {name: task[name] for name in ("normalize", "unit", "size")}
@@ -104,11 +89,6 @@ def shingle_group(task: Task) -> dict[str, Any]:
         return 8 * offsets, values.view(np.uint8)
 
     return _write(task, "text", Sizes.load(task).shingled_documents, make)
-
-
-def sign_group_files(task: Task) -> dict[str, list[str]]:
-    """The files that `sign_group` reads (of positions a range) and writes."""
-    return _files(task)
 
 
 def sign_group(task: Task) -> dict[str, Any]:
@@ -242,20 +222,6 @@ def match_file(folder: Path, part: int) -> Path:
     return folder / f"matches-{part:05d}.bin"
 
 
-def match_part_files(task: Task) -> dict[str, list[str]]:
-    """The files that `match_part` reads (a slice of each) and writes."""
-    reads = [path for files in _slices(task) for path in files]
-    written = match_file(Path(task["folder"]), task["part"])
-    return {"reads": [str(p) for p in reads], "writes": [str(written)]}
-
-
-def _slices(task: Task) -> list[SliceFiles]:
-    """The buckets, and what every group has to be compared by."""
-    folder = Path(task["compared"])
-    groups = [SliceFiles.within(folder, KIND, g) for g in range(task["groups"])]
-    return [SliceFiles.within(Path(task["ordered"]), "buckets"), *groups]
-
-
 def match_part(task: Task) -> dict[str, Any]:
     """A task: root, partner and similarity of the candidates of a part."""
     part, folder = task["part"], Path(task["folder"])
@@ -263,9 +229,10 @@ def match_part(task: Task) -> dict[str, Any]:
     first, sizes = task["first"], Sizes.load(task)
     scratch = folder / temporary_name("scratch")
     scratch.mkdir(exist_ok=True)
+    buckets = SliceFiles.within(Path(task["ordered"]), "buckets")
+    groups = [SliceFiles.within(Path(task["compared"]), KIND, g) for g in range(task["groups"])]
     with ExitStack() as stack:
         stack.callback(remove, scratch, inside=folder)
-        buckets, *groups = _slices(task)
         by = _compared(
             *read_slice(groups, part, COLUMNS, scratch, sizes.mapped_bytes), task, scratch
         )

@@ -22,7 +22,7 @@ from curate.corpus.shuffle.tasks import Group, write_slices
 from curate.corpus.sketches import Task, sketch_batches
 from curate.dedup import survivors
 from curate.dedup.passages.keys import unpacked
-from curate.dedup.passages.shared import repeated_file, shared_files, shared_of
+from curate.dedup.passages.shared import shared_files, shared_of
 from llmcurate.base.disk.database import scratch_database
 from llmcurate.base.disk.files import replacing, temporary_name
 from llmcurate.base.kernels import njit
@@ -142,17 +142,6 @@ def slice_of(low: np.ndarray, slices: int) -> np.ndarray:
     """int64: by 32 bits of the key, as a fraction of 2^32, times the slices."""
     high_bits = low >> np.uint64(32)
     return ((high_bits * np.uint64(slices)) >> np.uint64(32)).astype(np.int64)
-
-
-def write_rows_files(task: Task) -> dict[str, list[str]]:
-    """The files that `write_rows` reads (of the shared ones a range of each file) and writes."""
-    group, folder = Group.load(task), Path(task["folder"])
-    shared = shared_files(Path(task["shared"]), task["pieces"])
-    reads = [*group.reads(), str(repeated_file(Path(task["keys"]), group.part))]
-    reads += [str(path) for pair in shared for path in pair]
-    written = [*row_files(folder, group.part + 1)[-1], *member_files(folder, group.part)]
-    names = [str(path) for path in written]
-    return {"reads": reads, "writes": names, "stay": names}
 
 
 def write_rows(task: Task) -> dict[str, Any]:

@@ -23,7 +23,6 @@ from curate.corpus.shuffle.partitions import (
     keep_repeated,
     pair_counts,
     partition_bits,
-    partition_ranges,
     read_partitions,
     sort_pairs,
 )
@@ -93,17 +92,6 @@ def partition_passages(
     }
 
 
-def write_keys_files(task: Task) -> dict[str, list[str]]:
-    """The files that `write_keys` reads and writes."""
-    folder, group = Path(task["folder"]), Group.load(task)
-    pairs, repeated = PairFiles.within(folder, group.part), repeated_file(folder, group.part)
-    return {
-        "reads": [str(f.path) for f in group.files],
-        "writes": [str(p) for p in (*pairs, repeated)],
-        "stay": [str(p) for p in (pairs.keys, pairs.values, repeated)],
-    }
-
-
 def _passages_in(path: Path) -> int:
     with pq.ParquetFile(path, pre_buffer=False) as source:
         counts = source.read(columns=["passages"], use_threads=False)["passages"]
@@ -150,19 +138,6 @@ def find_shared(
     ]
     done = run_tasks(sketches.run, f"{__name__}:write_shared", tasks)
     return {"pieces": len(tasks), "shared": sum(d["shared"] for d in done)}
-
-
-def write_shared_files(task: Task) -> dict[str, Any]:
-    """The files that `write_shared` reads and writes; parts: the ranges that it reads of large
-    files."""
-    read = [PairFiles.within(Path(task["keys"]), group) for group in range(task["groups"])]
-    written = shared_files(Path(task["folder"]), task["part"] + 1)[-1]
-    return {
-        "reads": [str(p) for each in read for p in each],
-        "parts": partition_ranges(read, *task["partitions"]),
-        "writes": [str(p) for p in written],
-        "stay": [str(p) for p in written],
-    }
 
 
 def write_shared(task: Task) -> dict[str, Any]:

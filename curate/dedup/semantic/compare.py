@@ -52,10 +52,6 @@ def _array(task: Task, name: str) -> np.ndarray:
     return array
 
 
-def _input_files(task: Task, names: tuple[str, ...]) -> list[str]:
-    return [task["matrix"], *(str(Path(task["folder"], f"{name}.npy")) for name in names)]
-
-
 def result_file(task: Task) -> Path:
     """The file of a task's result: arrays by name."""
     return Path(task["folder"], f"found-{task['part']:05d}.npz")
@@ -89,12 +85,6 @@ def nearest_centroids(
         results = [_load_result(task) for task in tasks]
     labels, cosines = (np.concatenate([e[name] for e in results]) for name in ("labels", "cosines"))
     return labels, cosines
-
-
-def label_rows_files(task: Task) -> dict[str, list[str]]:
-    """The files that `label_rows` reads and writes."""
-    reads = _input_files(task, ("centroids", "rows"))
-    return {"reads": reads, "writes": [str(result_file(task))]}
 
 
 def label_rows(task: Task) -> dict[str, Any]:
@@ -141,12 +131,6 @@ def cut_evenly(costs: np.ndarray, most: int) -> list[int]:
             spent = 0
         spent += cost
     return [*cuts, len(costs)] if len(costs) else cuts
-
-
-def compare_clusters_files(task: Task) -> dict[str, list[str]]:
-    """The files that `compare_clusters` reads and writes."""
-    reads = _input_files(task, ("members", "bounds", "rank"))
-    return {"reads": reads, "writes": [str(result_file(task))]}
 
 
 def compare_clusters(task: Task) -> dict[str, Any]:

@@ -118,11 +118,6 @@ def counts_file(task: Task) -> Path:
     return Path(task["folder"], f"counts-{task['part']:05d}.npz")
 
 
-def count_group_files(task: Task) -> dict[str, list[str]]:
-    """The files that `count_group` reads and writes."""
-    return {"reads": Group.load(task).reads(), "writes": [str(counts_file(task))]}
-
-
 def count_group(task: Task) -> dict[str, Any]:
     """A task: how many documents of a group have each feature, and its sampled documents."""
     df = np.zeros(task["features"], np.int64)
@@ -159,12 +154,6 @@ def group_rows(sketches: Sketches, work: Path, basis: Path) -> Iterator[tuple[sl
 def rows_file(task: Task) -> Path:
     """The rows of a group's documents, by arrival: int16[documents, size]."""
     return Path(task["folder"], f"rows-{task['part']:05d}.npy")
-
-
-def embed_group_files(task: Task) -> dict[str, list[str]]:
-    """The files that `embed_group` reads and writes."""
-    reads = [*Group.load(task).reads(), task["basis"]]
-    return {"reads": reads, "writes": [str(rows_file(task))]}
 
 
 def embed_group(task: Task) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from llmcurate.base.disk.files import clear_temporary, replacing, write_text
 from llmcurate.base.kernels import njit
 
 if TYPE_CHECKING:
-    from curate.dedup.suffix_array.step import DedupSuffixArray
+    from curate.dedup.suffix_array.exact_substrings import DedupSuffixArray
 
 
 # The sieve finds windows that can stand more than once before any suffix is sorted. A window of L
@@ -303,13 +303,6 @@ def _regions_by_tasks(
 def region_files(work: Path, part: int) -> tuple[Path, Path]:
     """The text of a group's regions, and these, in order of arrival."""
     return work / f"found-{part:05d}.text", work / f"found-{part:05d}.npy"
-
-
-def pass_group_files(task: Task) -> dict[str, list[str]]:
-    """The files that `pass_group` reads and writes."""
-    reads = [*Group.load(task).reads(), str(Path(task["work"], SIEVE))]
-    writes = [str(path) for path in region_files(Path(task["work"]), task["part"])]
-    return {"reads": reads, "writes": writes}
 
 
 def pass_group(task: Task) -> dict[str, Any]:

@@ -335,15 +335,6 @@ def passage_file(folder: Path, task: Task) -> Path:
     return folder / f"passages-{task['part']:05d}.npy"
 
 
-def merge_windows_files(task: Task) -> dict[str, list[str]]:
-    """The files that `merge_windows` reads (of the orders a range each) and writes."""
-    folder = Path(task["to"])
-    orders = Orders(folder, task["bases"], [])
-    reads = [str(orders.path(chunk)) for chunk in range(len(orders.bases))]
-    written = [str(path) for path in window_files(folder, task)]
-    return {"reads": [*RegionText.load(task).reads, *reads], "writes": written}
-
-
 def merge_windows(task: Task) -> dict[str, Any]:
     """A task: the windows that go, of those between two cuts."""
     region_text, folder = RegionText.load(task), Path(task["to"])
@@ -385,14 +376,6 @@ def merge_windows(task: Task) -> dict[str, Any]:
     finally:
         remove(scratch, inside=scratch.parent)
     return {}
-
-
-def join_windows_files(task: Task) -> dict[str, list[str]]:
-    """The files that `join_windows` reads (of the windows a range each) and writes."""
-    folder = Path(task["to"])
-    reads = [p for merge in range(task["merges"]) for p in window_files(folder, {"part": merge})]
-    written = str(passage_file(folder, task))
-    return {"reads": [*RegionText.load(task).reads, *map(str, reads)], "writes": [written]}
 
 
 def join_windows(task: Task) -> dict[str, Any]:

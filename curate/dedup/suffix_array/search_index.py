@@ -176,12 +176,6 @@ class IndexWriter:
         return record
 
 
-def sort_suffixes_files(task: Task) -> dict[str, list[str]]:
-    """The files that `sort_suffixes` reads and writes."""
-    text, order = (Path(task["folder"], _name(kind, task["part"])) for kind in ("text", "order"))
-    return {"reads": [str(text)], "writes": [str(order)]}
-
-
 def sort_suffixes(task: Task) -> dict[str, Any]:
     """A task: the order of a chunk's suffixes; five bytes a byte of text."""
     from curate.dedup.suffix_array.sort import suffix_array

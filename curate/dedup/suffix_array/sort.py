@@ -133,11 +133,6 @@ class RegionText:
         values = {field.name: task[field.name] for field in fields(cls)}
         return cls(**{**values, "folder": Path(task["folder"])})
 
-    @property
-    def reads(self) -> list[str]:
-        """Its files."""
-        return [str(self.folder / name) for name in (TEXT, REGIONS)]
-
     def text(self) -> Mapped:
         """The text, mapped."""
         return Mapped(self.folder / TEXT, np.dtype(self.dtype))
@@ -206,12 +201,6 @@ def sort(run: Run, region_text: RegionText, total: int, sort_bytes: int) -> Orde
     run_tasks(run, f"{__name__}:sort_chunk", [{**region_text.dump(), **task} for task in tasks])
     counts = [order_path(folder, part).stat().st_size // 4 for part in range(len(bases))]
     return Orders(folder, bases, counts)
-
-
-def sort_chunk_files(task: Task) -> dict[str, list[str]]:
-    """The files that `sort_chunk` reads (of the text a range) and writes."""
-    written = order_path(Path(task["to"]), task["part"])
-    return {"reads": RegionText.load(task).reads, "writes": [str(written)]}
 
 
 def sort_chunk(task: Task) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from llmcurate.base.terminal.tables import table
 
 if TYPE_CHECKING:
     from curate.cli.model_settings import ModelCompare
-    from train.judge.compare import Variant
+    from train.evaluate.compare import Variant
 
 OnRun = Callable[[str, int], None]
 OnProgress = Callable[[dict[str, Any]], None]
@@ -39,7 +39,7 @@ def variant_of(text: str) -> Variant:
     """From ``tiny``, ``NAME=PRESET,KEY=VALUE,...`` or the path of a YAML file, whose mapping has
     ``preset`` and settings as a recipe's ``model`` has, and the file's name. UsageError."""
     from llmcurate.base.settings import flat
-    from train.judge.compare import Variant
+    from train.evaluate.compare import Variant
 
     if text.endswith((".yaml", ".yml", ".json")):
         path = Path(text)
@@ -106,7 +106,7 @@ def compare_models(
     results.check_folder(out)
     from llmcurate.base.settings import from_dict, unflat
     from train.config import TrainConfig
-    from train.judge.compare import Budget, Variant, compare
+    from train.evaluate.compare import Budget, Variant, compare
 
     settings: dict[str, Any] = chosen.model_dump(
         include={"seed", "rows", "context", "lr", "device"}

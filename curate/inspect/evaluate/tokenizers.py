@@ -130,8 +130,7 @@ def evaluate(
     words: as of `segmentation`. morphemes: a lexicon. UsageError where a tokenizer cannot be read,
     no document has text, or none is of the pivot.
     """
-    from tokenize_kit.judge.compare import compare
-    from tokenize_kit.judge.morphemes import read_lexicon
+    from tokenize_kit.judge.compare import compare, read_lexicon
 
     documents = Documents(inputs, quiet, read, words)
     if pattern is not None and not any(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from curate.inspect.report.bins import Histogram, Range, edges_of
-from curate.inspect.report.store import KEY, Store
+from curate.inspect.report.store import KEY, Store, read_rows
 
 PAIRS = 2  # by hash, besides the least similar one
 CHARS = 20_000  # of each text that is compared
@@ -144,7 +144,7 @@ def _pairs(store: Store, methods: list[Method]) -> None:
     if not ids:
         return
     positions = store.find(ids)
-    texts = store.read(positions.values(), ["text"], CHARS)
+    texts = read_rows(positions.values(), ["text"], CHARS)
     for method in methods:
         for a, b, similarity in chosen.get(method.name, ()):
             if a in positions and b in positions:

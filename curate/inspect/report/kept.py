@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.inspect.report.bins import Histogram, Range, edges_of
-from curate.inspect.report.store import Store, group_files
+from curate.inspect.report.store import Store
 from llmcurate.base.disk.process import in_order
 
 MOST_LABELS = 20
@@ -184,7 +184,6 @@ def count_lengths(store: Store, most_bytes: int = MOST_BYTES) -> Lengths | None:
 
 _NONE = np.zeros(0, np.float64)
 KINDS = ("kept", "gone")
-group_sizes_files = group_lengths_files = group_files
 
 
 def group_sizes(task: dict[str, Any]) -> dict[str, Any]:

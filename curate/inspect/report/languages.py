@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from curate.documents.rejected import REASONS, sql_reasons
-from curate.inspect.report.store import KEY, KEY_MOST, Store
+from curate.inspect.report.store import KEY, KEY_MOST, Store, read_rows
 from llmcurate.base.disk.database import literal
 
 MOST_OF = 0.5  # of a language's documents that one rule drops
@@ -123,7 +123,7 @@ def _choose(store: Store, asked: list[Unsure], rows: dict[str, Unsure]) -> None:
         f"SELECT lang, id, score FROM unsure_texts {of_each} ORDER BY lang, key, id"
     )
     where = store.find((name for _, name, _ in chosen), gone=True)
-    texts = store.read(where.values(), ["text"], CHARS + 1)
+    texts = read_rows(where.values(), ["text"], CHARS + 1)
     for lang, name, score in chosen:
         text: Any = texts[where[name]].get("text")
         rows[lang].examples.append((name, score, text or ""))

@@ -26,7 +26,6 @@ from curate.inspect.report.store import opened
 from curate.run import funnel
 from curate.run.outcome import Outcome
 from curate.run.records import driver_costs, record, write_corrupt, write_record
-from llmcurate.base.disk.elsewhere import Storage
 from llmcurate.base.disk.files import write_text
 from llmcurate.base.disk.units import (
     counted,
@@ -76,17 +75,14 @@ def gather(
     steps: Sequence[str] = (),
     run: Run = run_here,
     sizes: Sizes = Sizes(),
-    storage: Storage = Storage(),
 ) -> Figures:
     """Reads a finished run's corpus/, rejected/ and decisions.parquet; memory is bounded.
 
     by_date: a dedup chose by date, so that ages are of interest; limits: by rule; threads, run,
-    sizes: who counts how much at once, which changes nothing else; storage: where the files'
-    content is; steps: their labels, in order.
+    sizes: who counts how much at once, which changes nothing else; steps: their labels, in order.
     """
     figures = Figures()
-    opening = opened(out, threads=threads, run=run, group_bytes=sizes.report_bytes, storage=storage)
-    with opening as store:
+    with opened(out, threads=threads, run=run, group_bytes=sizes.report_bytes) as store:
         if store is None:
             return figures
         figures.kept = kept.gather(store)
@@ -387,10 +383,9 @@ def begin_report(
     threads: int = 1,
     run: Run = run_here,
     sizes: Sizes = Sizes(),
-    storage: Storage = Storage(),
 ) -> Callable[[], None]:
     """Gathers the figures of the stages. What it returns writes the records of the finished run
-    into its OUT folder, once products are made. threads, run, sizes, storage: as of `gather`."""
+    into its OUT folder, once products are made. threads, run, sizes: as of `gather`."""
     began = cpu_seconds()
     figures: Figures | None = Figures()
     notices: list[str] = []
@@ -401,7 +396,7 @@ def begin_report(
             by_date = any(s.get("survivor") == "newest" for s in settings)
             limits = limits_of(outcome.plan.recipe.document_steps)
             labels = [step.label for step in steps]
-            figures = gather(outcome.out, by_date, limits, threads, labels, run, sizes, storage)
+            figures = gather(outcome.out, by_date, limits, threads, labels, run, sizes)
             outcome.notices += figures.lost
     except Exception as error:
         figures = None

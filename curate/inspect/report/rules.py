@@ -20,13 +20,7 @@ import numpy as np
 from curate.documents.limits import Limit
 from curate.documents.rejected import REASONS, SQL_FIRST_RULE, rules_of, sql_reasons, sql_rules
 from curate.inspect.report.bins import Histogram, Range, edges_of, fill, ranges
-from curate.inspect.report.store import (
-    KEY,
-    KEY_MOST,
-    Store,
-    group_files,
-    of_group,
-)
+from curate.inspect.report.store import KEY, KEY_MOST, Store, of_group, read_rows
 from llmcurate.base.disk.database import arrow_batches, literal
 
 REASON_BATCH = 500_000
@@ -186,9 +180,6 @@ def _ranges(store: Store, figures: RuleFigures) -> dict[str, Range]:
     return kept
 
 
-group_ranges_files = group_files
-
-
 def group_ranges(task: dict[str, Any]) -> dict[str, Any]:
     """[count, least, most, total] of the columns with values, of kept and of gone documents."""
     return {
@@ -286,9 +277,6 @@ def _count(store: Store, drawn: dict[str, list[Histogram]], rules: dict[str, Rul
             own_histograms[name].counts += np.array(more)
 
 
-group_counts_files = group_files
-
-
 def group_counts(task: dict[str, Any]) -> dict[str, Any]:
     """Counts of documents in bins: of columns, and of the values that rules marked."""
     bins = {n: [_bins(edges) for edges in each] for n, each in task["edges"].items()}
@@ -379,7 +367,7 @@ def gather_examples(store: Store, rules: dict[str, Rule]) -> dict[str, list[Exam
     ):
         chosen.setdefault(name, []).append((document, (value, threshold, detail)))
     where = store.find((i for documents in chosen.values() for i, _ in documents), gone=True)
-    rows = store.read(where.values(), ["id", "url", "text", REASONS], EXCERPT + 1)
+    rows = read_rows(where.values(), ["id", "url", "text", REASONS], EXCERPT + 1)
     return {
         name: [_example(name, rows[where[i]], *why) for i, why in documents]
         for name, documents in chosen.items()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,6 @@ from curate.documents.rejected import REASON_COLUMNS, SQL_COLUMNS
 from curate.inspect.report.bins import numeric_columns
 from curate.run.homes import Corpus, corpus_of
 from llmcurate.base.disk.database import literal, paths_literal, scratch_database
-from llmcurate.base.disk.elsewhere import Storage, size_of
 from llmcurate.base.disk.files import replacing
 from llmcurate.base.disk.process import in_order
 
@@ -48,9 +47,8 @@ class Store:
     is known of where documents are from, and reasons, `gone_rows` all columns of rejected
     documents, `decisions` decisions.parquet.
 
-    run: who makes the pieces of more than group_bytes of files; folder: where pieces lie meanwhile;
-    storage: where the files' content is. Of several groups this process has no views but
-    `decisions`, and of files elsewhere only those of which it reads rows.
+    run: who makes the pieces of more than group_bytes of files; folder: where pieces lie meanwhile.
+    Of several groups this process has no views but `decisions`.
     """
 
     db: Any
@@ -64,7 +62,6 @@ class Store:
     run: Run = run_here
     folder: Path = Path()
     group_bytes: int = KEY_MOST
-    storage: Storage = field(default_factory=Storage)
 
     @property
     def paths(self) -> list[Path]:
@@ -139,14 +136,6 @@ class Store:
                 f" SELECT * FROM read_parquet({paths_literal(files)})"
             )
 
-    def read(
-        self, positions: Iterable[Position], columns: list[str], most_chars: int
-    ) -> dict[Position, dict[str, Any]]:
-        """As `read_rows`."""
-        chosen = list(positions)
-        with self.storage.lent({Path(path) for path, _ in chosen}):
-            return read_rows(chosen, columns, most_chars)
-
     def find(self, ids: Iterable[str], gone: bool = False) -> dict[str, Position]:
         """The positions of the documents with these ids; gone: of rejected ones."""
         keys = sorted(set(ids))
@@ -171,7 +160,7 @@ def _groups(
             size = 0
         groups[-1][0].append(kept)
         groups[-1][1].append(gone)
-        size += size_of(kept) + size_of(gone)
+        size += kept.stat().st_size + gone.stat().st_size
     return groups
 
 
@@ -185,12 +174,6 @@ def merged_path(folder: Path, name: str, number: int) -> Path:
     return folder / f"{name}-merged-{number:05d}.parquet"
 
 
-def group_files(task: dict[str, Any]) -> dict[str, list[str]]:
-    """What a task on a group's files reads."""
-    decisions = [task["decisions"]] if task["decisions"] else []
-    return {"reads": [*task["kept"], *task["gone"], *decisions], "writes": []}
-
-
 @contextmanager
 def of_group(task: dict[str, Any]) -> Iterator[Store]:
     """The store of a group's files alone."""
@@ -200,13 +183,6 @@ def of_group(task: dict[str, Any]) -> Iterator[Store]:
     with scratch_database(spill, task["threads"]) as db:
         db.execute(f"SET memory_limit = '{MEMORY}'")
         yield _store(db, kept, gone, "", [decisions] if decisions else [], task["threads"])
-
-
-def query_group_files(task: dict[str, Any]) -> dict[str, list[str]]:
-    """What `query_group` reads and writes."""
-    folder = Path(task["folder"])
-    writes = [str(piece_path(folder, name, task["part"])) for name in task["queries"]]
-    return {**group_files(task), "writes": writes}
 
 
 def query_group(task: dict[str, Any]) -> dict[str, Any]:
@@ -222,12 +198,6 @@ def _copy(db: Any, sql: str, path: Path) -> None:
         db.execute(f"COPY ({sql}) TO {literal(aside)} (FORMAT parquet, ROW_GROUP_SIZE 20480)")
 
 
-def merge_pieces_files(task: dict[str, Any]) -> dict[str, list[str]]:
-    """What `merge_pieces` reads and writes."""
-    path = merged_path(Path(task["folder"]), task["name"], task["part"])
-    return {"reads": task["pieces"], "writes": [str(path)]}
-
-
 def merge_pieces(task: dict[str, Any]) -> dict[str, Any]:
     """A query over the rows of all groups whose keys lie in a range."""
     number, ranges, folder = task["part"], task["ranges"], Path(task["folder"])
@@ -239,9 +209,6 @@ def merge_pieces(task: dict[str, Any]) -> dict[str, Any]:
         sql = task["query"].replace("{piece}", piece)
         _copy(db, sql, merged_path(folder, task["name"], number))
     return {}
-
-
-find_in_group_files = group_files
 
 
 def find_in_group(task: dict[str, Any]) -> dict[str, list[Any]]:
@@ -258,24 +225,18 @@ def opened(
     threads: int = 1,
     run: Run = run_here,
     group_bytes: int = KEY_MOST,
-    storage: Storage = Storage(),
 ) -> Iterator[Store | None]:
     """The store of a run's folder; None where no stage wrote documents. threads: that may read;
-    run, group_bytes, storage: as the store has them."""
+    run, group_bytes: as the store has them."""
     threads = min(threads, THREADS)
     corpus = corpus_of(out)
     if not corpus.kept or not corpus.gone:
         yield None
         return
     named = ", union_by_name = true" if corpus.is_home else ""
-    groups = _groups(corpus.kept, corpus.gone, group_bytes)
-    files = (
-        [p for paths in groups[0] for p in paths]
-        if len(groups) == 1
-        else _ends(corpus.kept, corpus.gone)
-    )
-    with storage.lent(files), scratch_database(out / spill, threads) as db:
-        store = _store(db, corpus.kept, corpus.gone, named, [], threads, views=len(groups) == 1)
+    one_group = len(_groups(corpus.kept, corpus.gone, group_bytes)) == 1
+    with scratch_database(out / spill, threads) as db:
+        store = _store(db, corpus.kept, corpus.gone, named, [], threads, views=one_group)
         if corpus.decisions:
             db.execute(f"CREATE VIEW decisions AS {_decisions(db, corpus)}")
         yield replace(
@@ -285,14 +246,7 @@ def opened(
             run=run,
             folder=out / spill,
             group_bytes=group_bytes,
-            storage=storage,
         )
-
-
-def _ends(kept: list[Path], gone: list[Path]) -> list[Path]:
-    """The first and last files, which have all columns: files of one run have the same, later runs
-    of a HOME may have more."""
-    return list(dict.fromkeys(p for paths in (kept, gone) for p in (paths[0], paths[-1])))
 
 
 def _store(
@@ -306,7 +260,10 @@ def _store(
 ) -> Store:
     """The views of these files. named: how `read_parquet` takes those of different columns; views:
     whether there are any but of decisions."""
-    schemas = [pq.read_schema(p) for p in _ends(kept, gone)]
+    # Files of one run have the same columns; later runs of a HOME may have more.
+    schemas = [
+        pq.read_schema(p) for paths in (kept, gone) for p in dict.fromkeys((paths[0], paths[-1]))
+    ]
     columns: dict[str, bool] = {}
     for schema in schemas:
         columns |= numeric_columns(schema, hidden=REASON_COLUMNS)

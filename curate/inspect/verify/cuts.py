@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from curate.dedup import survivors
-from curate.inspect.verify.run import FinishedRun
+from curate.inspect.verify.finished_run import FinishedRun
 from curate.inspect.verify.sketches import drawn_rows, index_of, own_files, rows_of
 from curate.inspect.verify.tally import MOST_NAMED, NotChecked, NotInRun, Tally, need
 from llmcurate.base.disk.database import scratch_database

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from curate.inspect.verify.run import Document, FinishedRun, model_at
+from curate.inspect.verify.finished_run import Document, FinishedRun, model_at
 from curate.inspect.verify.tally import SCORE_BOUND, NotChecked, NotInRun, Tally
 from llmcurate.base.disk.files import file_digest
 from llmcurate.base.errors import LlmcurateError

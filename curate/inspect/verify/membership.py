@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from curate.corpus.sketches import Sketches, SketchFile, sketch_batches
-from curate.inspect.verify.run import FinishedRun
+from curate.inspect.verify.finished_run import FinishedRun
 from curate.inspect.verify.sketches import index_of, own_files
 from curate.inspect.verify.tally import NotChecked, NotInRun, Tally, need
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from curate.inspect.verify.run import FinishedRun, edited, stored_text
+from curate.inspect.verify.finished_run import FinishedRun, edited, stored_text
 from curate.inspect.verify.tally import NotInRun, Tally, need
 from curate.text.buffers import decode
 

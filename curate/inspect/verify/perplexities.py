@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from curate.inspect.verify.run import FinishedRun
+from curate.inspect.verify.finished_run import FinishedRun
 from curate.inspect.verify.tally import PERPLEXITY_BOUND, NotChecked, NotInRun, Tally, need
 from llmcurate.base.errors import LlmcurateError
 
@@ -29,7 +29,7 @@ def check(run: FinishedRun) -> list[Tally]:
 
 
 def _check(run: FinishedRun, step: Any) -> Tally:
-    from curate.scoring.perplexity.step import EVERY, find_models
+    from curate.scoring.perplexity.perplexity import EVERY, find_models
 
     tally = Tally("kenlm", f"{step.label}: perplexities")
     try:

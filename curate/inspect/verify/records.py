@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from curate.formats.compression import open_input
 from curate.formats.input_file import InputFile
 from curate.formats.partitions import Slice
-from curate.inspect.verify.run import Document, FinishedRun, Source, first
+from curate.inspect.verify.finished_run import Document, FinishedRun, Source, first
 from curate.inspect.verify.tally import NotInRun, Tally, need
 
 MOST_BYTES = 64 << 20  # of an archive, as stored, that warcio reads of each partition

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from curate.corpus import indexes
-from curate.inspect.verify.run import FinishedRun
+from curate.inspect.verify.finished_run import FinishedRun
 from curate.inspect.verify.sketches import drawn_rows, index_of, own_files, rows_of
 from curate.inspect.verify.tally import NotInRun, Tally
 

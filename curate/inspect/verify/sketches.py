@@ -14,7 +14,7 @@ from curate.corpus import indexes
 from curate.corpus.sketches import SketchFile
 from curate.corpus.stage_files import changed_ids, with_ids
 from curate.documents.documents import NUMBER
-from curate.inspect.verify.run import PARTS, FinishedRun, first
+from curate.inspect.verify.finished_run import PARTS, FinishedRun, first
 from curate.inspect.verify.tally import NotChecked
 
 Row = dict[str, Any]

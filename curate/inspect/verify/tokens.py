@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from curate.formats.inputs import plan_inputs
 from curate.formats.read_settings import ReadSettings
 from curate.formats.reading import PartitionReader
-from curate.inspect.verify.run import PARTS, FinishedRun, first
+from curate.inspect.verify.finished_run import PARTS, FinishedRun, first
 from curate.inspect.verify.tally import NotChecked, NotInRun, Tally, need
 
 Encode = Callable[[str], list[int]]

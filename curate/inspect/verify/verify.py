@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from curate.inspect.verify.run import FinishedRun
+from curate.inspect.verify.finished_run import FinishedRun
 from curate.inspect.verify.tally import CAUSES, NotChecked, NotInRun, Tally
 from llmcurate.base.disk.units import counted
 from llmcurate.base.pages import templates

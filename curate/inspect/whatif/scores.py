@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -19,14 +21,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.corpus.manifests import FOLDERS, manifest_path
-from curate.documents.rejected import REASONS, reason_codes
+from curate.documents.rejected import REASONS, is_rejected_file, reason_codes
 from curate.inspect.report.bins import numeric_columns
-from curate.inspect.whatif.columns import Reading
 from curate.run.homes import Corpus
 from llmcurate.base.disk.files import replacing
 from llmcurate.base.errors import UsageError, may_not_write
 
 FEW = 4096  # texts at once: to get memory for more of them takes longer than to read them
+THREADS = min(4, os.cpu_count() or 1)  # for decompression; memory is a file's columns a thread
 SIZES, HOME_SIZES = Path("stages", "text-sizes"), Path("runs", ".text-sizes")
 
 
@@ -57,31 +59,33 @@ class Scores:
         return len(self.bytes)
 
 
-def read(corpus: Corpus, columns: Iterable[str], early: Reading | None = None) -> Scores:
-    """The named columns of a finished run. early: what is being read of it already. UsageError
-    where OUT has no documents."""
+def read(corpus: Corpus, columns: Iterable[str]) -> Scores:
+    """The named columns of a finished run. UsageError where OUT has no documents."""
     out, kept_files, gone_files = corpus.out, corpus.kept, corpus.gone
     if not kept_files or not gone_files:
         raise UsageError(f"{out} holds no corpus/ and rejected/ of a run: name the OUT of one")
     names = list(dict.fromkeys(columns))
     paths = [*kept_files, *gone_files]
     try:
-        if early is None or early.paths != paths or not early.numbers.keys() >= set(names):
-            early = Reading(kept_files, gone_files, names)
-        sizes = _sizes(corpus, paths, early.pool)
-        tables = early.tables()
-        early.close()
+        starts = np.concatenate(([0], np.cumsum([pq.read_metadata(p).num_rows for p in paths])))
+        numbers = {name: np.empty(int(starts[-1]), np.float64) for name in names}
+        rows = [slice(a, z) for a, z in pairwise(starts.tolist())]
+        with ThreadPoolExecutor(THREADS) as pool:
+            filled = [
+                pool.submit(_fill, numbers, *place) for place in zip(paths, rows, strict=True)
+            ]
+            sizes = _sizes(corpus, paths, pool)
+            tables = [each.result() for each in filled]
     except (pa.ArrowInvalid, OSError, EOFError) as error:
         reason = " ".join(str(error).split())[:200]
         raise UsageError(f"{out} cannot be read ({reason}): run its recipe again") from None
-    if early.starts[-1] != len(sizes):
+    if starts[-1] != len(sizes):
         raise UsageError(f"{out / SIZES} does not fit the run: remove it and ask again")
-    first = int(early.starts[len(kept_files)])
+    first = int(starts[len(kept_files)])
     langs, lang = _langs(tables)
     rules, primary, marks = _reasons(tables[len(kept_files) :], first)
     whole = numeric_columns(pq.read_schema(paths[0])) | numeric_columns(pq.read_schema(paths[-1]))
     integers = frozenset(n for n in names if whole.get(n))
-    numbers = {n: early.numbers[n] for n in names}
     present = np.arange(len(primary)) < first
     present |= primary >= 0
     forgotten = int(np.count_nonzero(~present))
@@ -91,6 +95,27 @@ def read(corpus: Corpus, columns: Iterable[str], early: Reading | None = None) -
         row = np.cumsum(present) - 1
         marks = {rule: row[rows] for rule, rows in marks.items()}
     return Scores(first, forgotten, numbers, integers, langs, lang, sizes, rules, primary, marks)
+
+
+def _fill(numbers: dict[str, np.ndarray], path: Path, rows: slice) -> pa.Table:
+    """Puts a file's numbers into their rows; returns what else is asked of it."""
+    with pq.ParquetFile(path) as file:
+        have = set(file.schema_arrow.names)
+        others = [
+            n for n in ("lang", REASONS) if n in have and (is_rejected_file(path) or n == "lang")
+        ]
+        columns_read = [*(n for n in numbers if n in have), *others]
+        table = file.read(columns=columns_read, use_threads=False)
+    for name, array in numbers.items():
+        at = rows.start
+        if name not in have:
+            array[rows] = np.nan
+            continue
+        for chunk in table[name].chunks:
+            values = pc.fill_null(pc.cast(chunk, pa.float64()), np.nan)
+            array[at : at + len(chunk)] = np.from_dlpack(values)
+            at += len(chunk)
+    return table.select(others)
 
 
 def _sizes(corpus: Corpus, paths: list[Path], pool: ThreadPoolExecutor) -> np.ndarray:

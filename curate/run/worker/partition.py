@@ -20,7 +20,6 @@ import pyarrow.parquet as pq
 
 from curate.corpus.stage_files import (
     changed_ids,
-    kept_paths,
     kept_schema,
     part_path,
     read_kept,
@@ -30,7 +29,6 @@ from curate.documents.documents import NUMBER, Documents
 from curate.documents.edits import EDIT, EDITS
 from curate.engines import worker
 from curate.engines.cpu_time import compile_seconds, cpu_seconds
-from curate.formats.partitions import FILES, PARTITIONS
 from curate.formats.reading import ID_SCHEMA, NO_DOCUMENT, Account, Batch, PartitionReader
 from curate.run.worker.rehearsal import begin_stage
 from curate.run.worker.specification import (
@@ -63,15 +61,6 @@ def warm_up() -> None:
 
     segment(np.frombuffer(bytearray(b"warm"), np.uint8), np.array([0, 4], np.int64))
     character_tables()
-
-
-def sketch_partition_files(payload: dict[str, Any]) -> dict[str, list[str]]:
-    """What `sketch_partition` reads and writes, for other tasks alone."""
-    spec, part = load_spec(payload["spec"]), payload["part"]
-    folder = Path(spec["folder"])
-    reads = [payload["spec"], *spec["files"], *kept_paths(folder, part)]
-    written = [str(part_path(folder, part, spec["sketch_kind"]))]
-    return {"reads": reads, "writes": written, "stay": written}
 
 
 def sketch_partition(payload: dict[str, Any]) -> dict[str, Any]:
@@ -136,29 +125,6 @@ def _split_quarantined(
     details = [quarantine[str(n)] for n in numbers[bad]]
     held = held.drop(np.ones(len(held), np.bool_), "quarantine", detail=details)
     return Documents(docs.table.filter(pa.array(~bad)).combine_chunks()), held
-
-
-def run_partition_files(payload: dict[str, Any]) -> dict[str, list[str]]:
-    """What `run_partition` reads beside the input, and writes; may: where there is reason to; stay:
-    what other tasks alone read."""
-    spec, part = load_spec(payload["spec"]), payload["part"]
-    folder = Path(spec["folder"])
-    reads = [payload["spec"], *spec["files"]]
-    if spec["plan"]:
-        reads += [str(folder / name) for name in (FILES, PARTITIONS)]
-    if spec["input"]:
-        reads += kept_paths(Path(spec["input"]), part)
-    reads += [spec["ids"]] if spec["ids"] else []
-    reads += [spec["decisions"]] if spec["decisions"] else []
-    reads += [str(file) for step in spec["steps"] if (file := step.prepared(folder)) is not None]
-    written = {kind: str(part_path(folder, part, kind)) for kind in written_kinds(spec).values()}
-    corrupt = [str(part_path(folder, part, "corrupt"))] if spec["plan"] else []
-    return {
-        "reads": list(dict.fromkeys(reads)),
-        "writes": [*written.values()],
-        "may": corrupt,
-        "stay": [path for kind, path in written.items() if kind != "ids"],
-    }
 
 
 def run_partition(payload: dict[str, Any]) -> dict[str, Any]:

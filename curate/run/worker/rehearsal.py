@@ -114,7 +114,7 @@ def rehearse(step: Step | CorpusStep, folder: Path) -> None:
         step.open_in(folder)
         step.apply(docs.within(step.label)).split()
         return
-    from curate.run.resolve import resolve
+    from curate.run.decisions import resolve
 
     step.open()
     with tempfile.TemporaryDirectory(prefix="llmcurate-") as name:

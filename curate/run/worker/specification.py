@@ -4,11 +4,8 @@ files.
 
 from __future__ import annotations
 
-import os
-import re
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
@@ -25,7 +22,7 @@ from curate.engines.cpu_time import cpu_seconds
 from curate.formats.inputs import InputPlan
 from curate.formats.read_settings import ReadSettings
 from curate.run.worker.traces import Traces
-from curate.steps.contracts import CorpusStep, Settings, Step
+from curate.steps.contracts import CorpusStep, Step
 from curate.steps.failures import failing, on_batch
 from curate.steps.registry import step_class
 from llmcurate.base.disk.parquet_writer import TableWriter, one_array
@@ -41,61 +38,11 @@ def load_spec(path: str) -> dict[str, Any]:
     return _load(path, Path(path).stat().st_mtime_ns)
 
 
-def relative_paths(spec: dict[str, Any], folder: Path, join: Callable[..., str]) -> dict[str, Any]:
-    """The specification with its paths as from its own folder (`os.path.relpath`), or back again
-    (`absolute`): so it holds wherever the stages' folders lie."""
-
-    paths = ("input", "ids", "decisions")
-    return {k: join(v, folder) if k in paths and v else v for k, v in spec.items()}
-
-
-def absolute(path: str, folder: Path) -> str:
-    """A path as from `folder`, without the steps up."""
-    return os.path.normpath(folder / path)
-
-
-def named_files(steps: Iterable[Settings | None]) -> list[str]:
-    """The files that steps read where they work, but for those that are read once for all."""
-    names: list[str] = []
-    for step in steps:
-        prepared = isinstance(step, Step) and step.prepared(Path()) is not None
-        if step is not None and not prepared:
-            names += [name for name in step.resources() if "://" not in name]
-    return list(dict.fromkeys(names))
-
-
-def relocate(value: Any, files: Sequence[str], root: str) -> Any:
-    """Settings in which the files that they name, alone or as a folder or a pattern with {lang},
-    lie below `root` by their absolute paths."""
-    if isinstance(value, dict):
-        return {relocate(k, files, root): relocate(v, files, root) for k, v in value.items()}
-    if isinstance(value, list):
-        return [relocate(v, files, root) for v in value]
-    if not isinstance(value, str):
-        return value
-    mark, path = "", value
-    if value not in files and (prefix := re.match(r"@|[^/=]+=", value)):  # @PATH, NAME=PATH
-        mark, path = prefix[0], value[prefix.end() :]
-    file, colon, name = value.rpartition(":")
-    if colon and file in files:  # FILE.py:FUNCTION
-        return root + os.path.normpath(Path.cwd() / file) + colon + name
-    head, pattern, _ = path.partition("{")
-    above = head if pattern or head.endswith("/") else f"{head}/"
-    if path in files or (path and any(name.startswith(above) for name in files)):
-        return mark + root + os.path.normpath(Path.cwd() / path)
-    return value
-
-
 @lru_cache(maxsize=4)
 def _load(path: str, stamp: int) -> dict[str, Any]:
     folder = Path(path).parent
-    spec = relative_paths(orjson.loads(Path(path).read_bytes()), folder, absolute)
+    spec: dict[str, Any] = orjson.loads(Path(path).read_bytes())
     spec["folder"] = str(folder)
-    now_in = str(folder.absolute())
-    if now_in != spec["home"] and now_in.endswith(spec["home"]):  # in a worker's own folder
-        root = now_in.removesuffix(spec["home"])
-        for kind in ("steps", "apply", "sketch"):
-            spec[kind] = relocate(spec[kind], spec["files"], root)
     spec["steps"] = [build_step(s) for s in spec["steps"]]
     for kind in ("apply", "sketch"):
         spec[kind] = build_step(spec[kind]) if spec[kind] else None

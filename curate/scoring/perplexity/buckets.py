@@ -25,7 +25,7 @@ from curate.corpus.shuffle.tasks import Group, groups, run_tasks
 from curate.corpus.sketches import Sketches, Task, sketch_batches
 
 if TYPE_CHECKING:
-    from curate.scoring.perplexity.step import Perplexity
+    from curate.scoring.perplexity.perplexity import Perplexity
 
 BUCKETS = ("head", "middle", "tail", "all", "low")
 ALL, LOW = BUCKETS.index("all"), BUCKETS.index("low")
@@ -183,13 +183,6 @@ def _figures(facts: dict[str, Any], lang: str, step: Perplexity) -> dict[str, An
     if lang in facts["bins"]:
         figures["histogram"] = histogram(np.array(facts["counts"][lang]), *facts["bins"][lang])
     return figures
-
-
-def write_pieces_files(task: Task) -> dict[str, list[str]]:
-    """What `write_pieces` reads and writes."""
-    group = Group.load(task)
-    written = piece_files(Path(task["folder"]), group.part + 1)[-1]
-    return {"reads": group.reads(), "writes": [str(written)]}
 
 
 def write_pieces(task: Task) -> dict[str, Any]:

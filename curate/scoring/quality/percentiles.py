@@ -227,11 +227,6 @@ def _columns(task: Task, *more: str) -> list[str]:
     return [*names, *(["lang"] if task["by_lang"] else []), *more]
 
 
-def add_products_files(task: Task) -> dict[str, list[str]]:
-    """What `add_products` reads and writes."""
-    return {"reads": [*Group.load(task).reads(), *task["thresholds"]], "writes": []}
-
-
 def add_products(task: Task) -> dict[str, Any]:
     """A task: the products of (1, percentiles, target) added up over documents that have all."""
     size = len(task["thresholds"]) + 2
@@ -244,12 +239,6 @@ def add_products(task: Task) -> dict[str, Any]:
         matrix = np.column_stack([np.ones(rows.sum(), object), placed[rows].astype(object), whole])
         products = products + (matrix.T @ matrix if len(matrix) else 0)
     return {"products": [[int(value) for value in row] for row in products]}
-
-
-def combine_files(task: Task) -> dict[str, list[str]]:
-    """What `combine` reads and writes."""
-    written = combined_file(Path(task["folder"]), task["part"])
-    return {"reads": [*Group.load(task).reads(), *task["thresholds"]], "writes": [str(written)]}
 
 
 def combine(task: Task) -> dict[str, Any]:
@@ -273,13 +262,6 @@ def combine(task: Task) -> dict[str, Any]:
             columns += [batch["n"], batch["id"], batch["part"]]
             writer.write_table(pa.table(columns, schema=schema))
     return {"scored": scored}
-
-
-def write_pieces_files(task: Task) -> dict[str, list[str]]:
-    """What `write_pieces` reads and writes."""
-    written = piece_files(Path(task["folder"]), task["part"] + 1)[-1]
-    reads = [str(combined_file(Path(task["combined"]), task["part"])), task["edges"]]
-    return {"reads": reads, "writes": [str(written)]}
 
 
 def write_pieces(task: Task) -> dict[str, Any]:

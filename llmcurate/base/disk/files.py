@@ -9,6 +9,7 @@ import errno
 import filecmp
 import hashlib
 import os
+import re
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -69,9 +70,9 @@ TEMPORARY = ".part-"
 
 
 def temporary_name(name: str) -> str:
-    """`.part-RANDOM-NAME`, which no other process has, on this machine or on one that shares the
-    folder; `clear_temporary` knows it."""
-    return f"{TEMPORARY}{os.urandom(8).hex()}-{name}"
+    """`.part-PROCESS-RANDOM-NAME`, which no other process has, on this machine or on one that
+    shares the folder; `clear_temporary` and `clear_dead` know it."""
+    return f"{TEMPORARY}{os.getpid()}-{os.urandom(8).hex()}-{name}"
 
 
 def cache_folder() -> Path:
@@ -120,13 +121,13 @@ def set_aside(path: Path) -> Path:
         raise UsageError(f"{path} is the folder that you are in: go to another one first")
     aside = path.with_name(next_aside(path).name)
     path.rename(aside)
-    sync_folder(path.parent)
+    sync_path(path.parent)
     return aside
 
 
-def sync_folder(folder: Path) -> None:
-    """Makes renames within the folder durable."""
-    handle = os.open(folder, os.O_RDONLY)
+def sync_path(path: Path) -> None:
+    """Makes a file's content durable, or the renames within a folder."""
+    handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     finally:
@@ -150,9 +151,10 @@ def listening(listener: Callable[[Path], None]) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path, sync: bool = True, if_other: bool = False) -> Iterator[Path]:
-    """Gives a temporary path beside `path`; what was written there becomes `path` at the end. sync:
-    whether it is durable then; a task of a phase leaves that to the phase (corpus/phases.py).
-    if_other: a `path` that holds the same bytes already stays, with its time of change."""
+    """Gives a temporary path beside `path`; the file, or the folder of files, that was made there
+    becomes `path` at the end. sync: whether it is durable then; a task of a phase leaves that to
+    the phase (corpus/phases.py). if_other: a `path` that holds the same bytes already stays, with
+    its time of change."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(temporary_name(path.name))
     try:
@@ -160,21 +162,33 @@ def replacing(path: Path, sync: bool = True, if_other: bool = False) -> Iterator
         if if_other and path.exists() and filecmp.cmp(aside, path, shallow=False):
             return
         if sync:
-            with open(aside, "rb+") as f:
-                os.fsync(f.fileno())
+            for written in (*(sorted(aside.iterdir()) if aside.is_dir() else ()), aside):
+                sync_path(written)
         aside.replace(path)
         if sync:
-            sync_folder(path.parent)
+            sync_path(path.parent)
         for listener in _listeners.get():
             listener(path)
     finally:
-        aside.unlink(missing_ok=True)
+        if aside.is_dir():
+            remove(aside, inside=path.parent)
+        else:
+            aside.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:
     """Replaces the file's content as a whole."""
     with replacing(path) as aside:
         aside.write_text(text, encoding="utf-8")
+
+
+def write_atomic(path: Path, *data: bytes | memoryview) -> None:
+    """Replaces the file's content by the parts of `data`, one after the other; what killed
+    processes left of it goes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    clear_dead(path.parent, path.name)
+    with replacing(path) as aside, aside.open("wb") as file:
+        file.writelines(data)
 
 
 def reserve(path: Path) -> None:
@@ -204,3 +218,31 @@ def clear_temporary(folder: Path) -> None:
     if folder.is_dir():
         for path in folder.glob(f"{TEMPORARY}*"):
             remove(path, inside=folder)
+
+
+def clear_dead(folder: Path, name: str | None = None) -> None:
+    """Removes what processes that run no more left half-written, of that `name` or of any."""
+    leftover = re.compile(
+        rf"\{TEMPORARY}(\d+)-[0-9a-f]+-" + (".+" if name is None else re.escape(name))
+    )
+    for path in folder.iterdir():
+        if (match := leftover.fullmatch(path.name)) and not _alive(int(match[1])):
+            remove(path, inside=folder)
+
+
+def _alive(process: int) -> bool:
+    """Whether it is another process that runs; ours has our number by chance."""
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:
+        return True  # of another user
+    return process != os.getpid()
+
+
+def drop(folder: Path) -> None:
+    """Removes a folder so that it is whole or not there; OSError where it cannot be removed."""
+    aside = folder.with_name(temporary_name(folder.name))
+    folder.rename(aside)
+    remove(aside, inside=folder.parent, must=True)

@@ -12,13 +12,11 @@ import json
 import re
 import shutil
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, TypeVar
 
-from llmcurate.base.disk.elsewhere import seal_of, version_elsewhere
 from llmcurate.base.disk.files import cache_folder, file_digest, replacing, text_digest
 from llmcurate.base.disk.process import in_order
 from llmcurate.base.disk.safe_paths import is_below
@@ -56,10 +54,10 @@ def scratch_of(url: str, folder: Path | None) -> Path:
 
 
 class Store:
-    """A folder of an object store, or of anything else that fsspec knows. what: was given as it;
-    wait: seconds before the second try."""
+    """A folder of an object store, or of anything else that fsspec knows. wait: seconds before the
+    second try."""
 
-    def __init__(self, url: str, what: str = "OUT", wait: float = WAIT_SECONDS) -> None:
+    def __init__(self, url: str, wait: float = WAIT_SECONDS) -> None:
         import fsspec
 
         self.url, self.wait = url.rstrip("/"), wait
@@ -70,9 +68,9 @@ class Store:
             self.fs, self.root = fsspec.core.url_to_fs(self.url, **options)
         except ImportError as error:
             s3 = "pip install 'llmcurate[s3]'" if url.startswith("s3://") else error
-            raise UsageError(f"{what} {url}: {s3}") from None
+            raise UsageError(f"OUT {url}: {s3}") from None
         except ValueError as error:
-            raise UsageError(f"{what} {url}: {error}") from None
+            raise UsageError(f"OUT {url}: {error}") from None
 
     def _failed(
         self,
@@ -150,32 +148,6 @@ class Store:
         except Exception as error:
             raise self._failed(f"/{name}", error) from None
 
-    def copy(self, name: str, store: Store, target: str) -> None:
-        """A file into another store of the same file system, which does it by itself."""
-        place = store._at(target)
-        try:
-            store.fs.makedirs(place.rpartition("/")[0], exist_ok=True)
-            store.fs.cp_file(self._at(name), place)
-        except Exception as error:
-            raise store._failed(f"/{target}", error) from None
-
-    def get(self, name: str, path: Path) -> None:
-        """One file, to a path in a folder that is there."""
-        place = self._at(name)
-        try:
-            self.fs.get_file(place, str(path))
-        except Exception as error:
-            raise self._failed(f"/{name}", error, what="read") from None
-
-    def read(self, name: str, first: int, end: int) -> bytes:
-        """The bytes of a file from `first` to `end`."""
-        place = self._at(name)
-        try:
-            data: bytes = self.fs.cat_file(place, start=first, end=end)
-        except Exception as error:
-            raise self._failed(f"/{name}", error, what="read") from None
-        return data
-
     def write(self, name: str, data: bytes) -> None:
         """A small file."""
         place = self._at(name)
@@ -183,16 +155,6 @@ class Store:
             self.fs.pipe_file(place, data)
         except Exception as error:
             raise self._failed(f"/{name}", error) from None
-
-    def remove_all(self) -> None:
-        """The folder with all that is in it."""
-        self.fs.invalidate_cache()
-        try:
-            self.fs.rm(self.root, recursive=True)
-        except FileNotFoundError:
-            return
-        except Exception as error:
-            raise self._failed("", error, what="removed") from None
 
     def remove(self, names: Iterable[str]) -> None:
         """Files that may be gone already, each tried as `retried` does."""
@@ -212,43 +174,19 @@ class Store:
             pass
 
 
-# Puts an object of the exchange, by its version, into a store under a name.
-Copy = Callable[[str, Store, str], None]
-
-
-def publish(
-    out: Path,
-    store: Store,
-    sha256: Mapping[str, str] = MappingProxyType({}),
-    copy: Copy | None = None,
-) -> dict[str, int]:
-    """Puts what a finished run left in `out`; returns counts: files, put, bytes (put), removed.
-    sha256: of files whose content is in an exchange, by name; copy: what puts these. RunFailed
-    where there is none and one is to be put."""
+def publish(out: Path, store: Store) -> dict[str, int]:
+    """Puts what a finished run left in `out`; returns counts: files, put, bytes (put), removed."""
     names = [n for n in _files(out) if n.removeprefix(RUN).split("/")[0] not in STAY]
-    versions = {name: v for name in names if (v := version_elsewhere(out / name))}
     new: dict[str, list[Any]] = {
-        name: [seal_of(versions[name])[0], sha256[name]]
-        if name in versions
-        else [(out / name).stat().st_size, file_digest(out / name)]
-        for name in names
+        name: [(out / name).stat().st_size, file_digest(out / name)] for name in names
     }
     old, stored = store.retried(store.listed), store.retried(store.sizes)
     last = manifests(names)
     changed = [n for n in names if old.get(n) != new[n] or stored.get(n) != new[n][0]]
     gone = [n for n in old if n not in new and n in stored]
-    copied = versions.keys() & changed
-    if copied and copy is None:
-        raise RunFailed(
-            f"{out / min(copied)} is not uploaded, its content lies in the exchange: give the"
-            " --exchange of that run again"
-        )
 
     def put(name: str) -> None:
-        if name in versions and copy is not None:
-            copy(versions[name], store, name)
-        else:
-            store.retried(lambda: store.put(out / name, name))
+        store.retried(lambda: store.put(out / name, name))
 
     if changed or gone:
         # Until the list is back, what stands there is of no run; a folder without its manifest is
@@ -260,7 +198,6 @@ def publish(
         with ThreadPoolExecutor(AT_ONCE) as pool:
             files = [n for n in changed if n not in last]
             list(pool.map(put, files))
-        _check_copies(store, {name: new[name][0] for name in copied})
         store.remove(gone)
         for name in last:
             if name in changed:
@@ -271,13 +208,6 @@ def publish(
         store.retried(lambda: store.write(LIST, text))
     size = sum(new[n][0] for n in changed)
     return {"files": len(new), "put": len(changed), "bytes": size, "removed": len(gone)}
-
-
-def _check_copies(store: Store, sizes: dict[str, int]) -> None:
-    """RunFailed where a file that the store copied by itself is not as long as it should be."""
-    stored = store.retried(store.sizes) if sizes else {}
-    for name in sorted(n for n, size in sizes.items() if stored.get(n) != size):
-        raise RunFailed(f"{store.url}/{name} was not copied whole: run again, it goes on")
 
 
 def manifests(names: Collection[str]) -> dict[str, str]:
@@ -296,10 +226,6 @@ def manifests(names: Collection[str]) -> dict[str, str]:
 
 def _files(out: Path) -> list[str]:
     """Relative paths of all files that are not hidden, but for records of the run."""
-    paths = (
-        path.relative_to(out).as_posix()
-        for path in sorted(out.rglob("*"))
-        if path.is_file() or version_elsewhere(path)
-    )
+    paths = (path.relative_to(out).as_posix() for path in sorted(out.rglob("*")) if path.is_file())
     hidden = re.compile(r"(^|/)\.")
     return [path for path in paths if not hidden.search(path.removeprefix(RUN))]

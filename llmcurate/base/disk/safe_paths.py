@@ -13,7 +13,6 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from llmcurate.base.disk.elsewhere import version_elsewhere
 from llmcurate.base.errors import RunFailed
 
 
@@ -54,11 +53,11 @@ def all_inside(folder: Path, names: object, source: object) -> list[Path]:
 
 
 def check_links(folder: Path) -> None:
-    """RunFailed for a link anywhere below a folder of ours, which never has one but for content in
-    an exchange: what is written or read there would be elsewhere."""
+    """RunFailed for a link anywhere below a folder of ours, which never has one: what is written or
+    read there would be elsewhere."""
     for above, folders, files in os.walk(folder):
         for path in (Path(above, name) for name in (*folders, *files)):
-            if path.is_symlink() and version_elsewhere(path) is None:
+            if path.is_symlink():
                 raise RunFailed(
                     f"{path} is a link, and runs make none there: nothing was done with it; see who"
                     " made it, and take it away"

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from llmcurate.base.disk.elsewhere import all_files, seal_of, version_elsewhere
 from llmcurate.base.disk.files import file_digest, listening
 from llmcurate.base.errors import Damaged
 
@@ -24,28 +23,23 @@ SHA256_DIGITS = 64
 
 
 def seal(path: Path) -> Seal:
-    """The seal of a file as it is now. Of one whose content is elsewhere nothing is read."""
-    if version := version_elsewhere(path):
-        return seal_of(version)
+    """The seal of a file as it is now."""
     return [path.stat().st_size, file_digest(path, DIGEST)]
 
 
 def seal_folder(folder: Path) -> dict[str, Seal]:
     """The seals of all files below a folder, by their names from there."""
-    files = sorted(Path(entry.path) for entry, _ in all_files(folder))
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
     return {path.relative_to(folder).as_posix(): seal(path) for path in files}
 
 
 def fault(path: Path, sealed: object, content: bool = True) -> str | None:
     """What is wrong with a file, or None. content: whether its bytes are compared as well; a size
-    of None is not known. Content elsewhere has the name of its bytes, which is compared."""
+    of None is not known."""
     if not isinstance(sealed, (list, tuple)) or len(sealed) < 2:
         return "has a record that is damaged"
     size, digest = sealed[0], str(sealed[1])
     kind = "sha256" if len(digest) == SHA256_DIGITS else DIGEST
-    if version := version_elsewhere(path):
-        other = (size, digest) != tuple(seal_of(version)) and kind == DIGEST
-        return "is not what was written" if other else None
     try:
         if path.is_symlink() or not path.is_file():
             return "is missing"
@@ -93,11 +87,6 @@ def _stamp(path: str) -> tuple[int, ...]:
     except OSError:
         return ()
     return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
-
-
-def compare_files(payload: dict[str, Any]) -> dict[str, list[str]]:
-    """What `compare` reads and writes."""
-    return {"reads": [path for path, _ in payload["files"]], "writes": []}
 
 
 def compare(payload: dict[str, Any]) -> dict[str, Any]:

@@ -113,3 +113,8 @@ def format_duration(seconds: float) -> str:
         if seconds >= least:
             return f"{seconds / size:.1f} {unit}"
     return f"{seconds:.1f} s"
+
+
+def either(names: tuple[str, ...]) -> str:
+    """The names in a row with `or` before the last one."""
+    return f"{', '.join(names[:-1])} or {names[-1]}" if len(names) > 1 else names[0]

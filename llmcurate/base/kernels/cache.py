@@ -8,6 +8,9 @@ sources share their machine code, and what another branch has compiled stays bes
 
     KERNELS / module / digest of sources and versions / function-digest of types and processor.nbc
 
+A wheel that `make wheel` built carries such a folder, compiled for x86-64-v3: processors since 2013
+to 2015. It is looked into after the cache, where the processor has these instructions.
+
 KERNELS is NUMBA_CACHE_DIR where it is set, else `kernels` in LLMCURATE_CACHE, else
 `llmcurate/kernels` in XDG_CACHE_HOME or ~/.cache. Like __pycache__, the folder is trusted and may
 be deleted. Where it cannot be written, kernels are compiled and not kept.
@@ -28,7 +31,7 @@ import shutil
 import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, cast
@@ -55,8 +58,16 @@ compile_time.listen()
 _STARTED = time.time()
 _COMPILER = (
     f"{sys.implementation.cache_tag}{getattr(sys, 'abiflags', '')} numba {numba.__version__}"
-    f" llvmlite {llvmlite.__version__} numpy {np.__version__} bounds {config.BOUNDSCHECK}"
+    f" llvmlite {llvmlite.__version__} numpy {np.__version__.split('.')[0]}"
+    f" bounds {config.BOUNDSCHECK}"
 )
+SHIPPED = Path(__file__).parents[2] / "machine_code"  # in a wheel, compiled for LEVEL
+LEVEL = "x86-64-v3"
+# The features of LEVEL beyond x86-64, as LLVM names them (System V psABI for AMD64, 3.1.1).
+HAS = {
+    *("+cx16", "+popcnt", "+sahf", "+sse3", "+sse4.1", "+sse4.2", "+ssse3"),
+    *("+avx", "+avx2", "+bmi", "+bmi2", "+f16c", "+fma", "+lzcnt", "+movbe", "+xsave"),
+}
 # Also in functions and in docstrings: a module too many costs a compilation, one too few is stale.
 _IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(\((?:[^)#]|#.*)*\)|.*)|import[ \t]+(.*))",
@@ -154,8 +165,10 @@ def _call_template(kernel: Dispatcher, args: tuple[types.Type, ...], named: dict
 
 def _alone(kernel: Dispatcher, kinds: tuple[types.Type, ...]) -> AbstractContextManager[None]:
     """Within, no other process compiles the kernel for these types."""
-    path = kernel._cache.path(kinds, kernel.targetctx.codegen())
-    return nullcontext() if path is None or path.exists() else locks.alone(path)
+    codegen = kernel.targetctx.codegen()
+    path = kernel._cache.path(kinds, codegen)
+    known = path is None or any(p.exists() for p in kernel._cache.places(kinds, codegen))
+    return nullcontext() if path is None or known else locks.alone(path)
 
 
 def _has_array(kind: types.Type) -> bool:
@@ -197,15 +210,12 @@ class KernelCache(_Cache):
             path.unlink(missing_ok=True)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        path = self.path(sig, target_context.codegen())
-        if path is None:
-            return None
         target_context.refresh()
-        try:
-            parts = pickle.loads(path.read_bytes())
-        except (OSError, EOFError, pickle.UnpicklingError):  # not there, or cut off by a crash
-            return None
-        return CompileResult._rebuild(target_context, *parts)
+        for path in self.places(sig, target_context.codegen()):
+            # Not there, or cut off by a crash.
+            with suppress(OSError, EOFError, pickle.UnpicklingError):
+                return CompileResult._rebuild(target_context, *pickle.loads(path.read_bytes()))
+        return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         path = self.path(sig, data.codegen)
@@ -223,18 +233,31 @@ class KernelCache(_Cache):
             _prune(path.parents[1])
 
     def _folder(self) -> Path | None:
+        return self._below(self._root) if self._root else None
+
+    def _below(self, root: Path) -> Path | None:
         module = self._function.__module__
         stamp = source_stamp(module, self._function.__code__.co_filename)
-        return self._root / module / stamp if self._enabled and self._root and stamp else None
+        return root / module / stamp if self._enabled and stamp else None
 
     def path(self, sig: Any, codegen: Any) -> Path | None:
-        """Where the machine code for these types is or goes; None where it is not kept."""
+        """Where the machine code for these types goes; None where it is not kept."""
         folder = self._folder()
-        if folder is None:
-            return None
+        return folder / self._file(sig, codegen.magic_tuple()) if folder else None
+
+    def places(self, sig: Any, codegen: Any) -> Iterator[Path]:
+        """Where the machine code for these types may lie, the best place first."""
+        if own := self.path(sig, codegen):
+            yield own
+        triple, _, features = codegen.magic_tuple()
+        has_level = config.CPU_NAME is None and HAS.issubset(features.split(","))
+        if has_level and (shipped := self._below(SHIPPED)):
+            yield shipped / self._file(sig, (triple, LEVEL, ""))
+
+    def _file(self, sig: Any, processor: tuple[str, str, str]) -> str:
         name, line = self._function.__qualname__, self._function.__code__.co_firstlineno
-        key = repr((line, [_described(kind) for kind in sig], codegen.magic_tuple()))
-        return folder / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:24]}.nbc"
+        key = repr((line, [_described(kind) for kind in sig], processor))
+        return f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:24]}.nbc"
 
 
 def _described(kind: types.Type) -> str:

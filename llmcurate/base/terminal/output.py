@@ -65,6 +65,14 @@ def echo_json(value: Any, to: TextIO | None = None, default: Any = None) -> None
     _write(to or sys.stdout, line + "\n")
 
 
+def answer(figures: Any, text: str, as_json: bool, quiet: bool = False) -> None:
+    """Prints what a command found out: one line of JSON, else, unless it is quiet, the text."""
+    if as_json:
+        echo_json(figures)
+    elif not quiet:
+        echo(text)
+
+
 def json_line(text: str) -> str:
     """JSON of the same value, whose characters a terminal obeys are escaped."""
     return _JSON_RAW.sub(lambda match: f"\\u{ord(match[0]):04x}", text)

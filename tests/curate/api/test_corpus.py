@@ -74,7 +74,7 @@ READ = Corpus.read("in.jsonl")
         (lambda: READ.language(kep=["en"]), "unknown key 'kep' in language; did you mean 'keep'?"),
         (lambda: READ.step("dedup_minhas"), "did you mean 'dedup_minhash'?"),
         (lambda: READ.step("export").filter("c4"), "must come before the product"),
-        (lambda: READ.extract(format="markdwn"), "step extract: format: "),
+        (lambda: READ.extract(format="markdwn"), "step extract: format is 'markdwn': "),
         (lambda: READ.filter(lambda text: True), "has no name of its own there"),
         (lambda: Corpus.read("in.jsonl", lmit=3), "unknown key 'lmit' in read"),
         (lambda: Corpus.read([]), "Corpus.read needs the files to read"),
@@ -143,7 +143,7 @@ def test_a_result_is_an_input(bench, make_pages) -> None:
         ({"c5": {"min_sentences": 1}}, "c5={'min_sentences': 1}: no section 'c5'; did you mean"),
         ({"c4": {"min_sentence": 1}}, "unknown key 'min_sentence' in c4; did you mean"),
         ({"c4": 5}, "c4=5: settings are a mapping, as c4={'key': value}"),
-        ({"limit": 0}, "limit=0: read.limit: "),
+        ({"limit": 0}, "limit=0: read.limit is 0: "),
         ({"read": {"lmit": 1}}, "did you mean 'limit'?"),
     ],
 )

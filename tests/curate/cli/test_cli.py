@@ -78,7 +78,7 @@ def test_a_run_that_cannot_begin_loads_nothing_for_it(tmp_path: Path) -> None:
         "refresh c5 in.jsonl -o x",
     )
     code = (
-        "import os, sys, curate.cli.app as app\n"
+        "import os, sys, curate.cli.app as app, curate.run.plan\n"  # the last for all of them
         f"for line in {lines!r}:\n"
         "    if os.fork():\n"  # each line in a process of its own
         "        print(line, os.waitstatus_to_exitcode(os.wait()[1]), flush=True)\n"
@@ -235,7 +235,7 @@ def test_an_out_where_one_may_not_write_is_one_line(tmp_path: Path) -> None:
 
 
 def test_json_outcome_is_the_last_line_and_adds_up(tmp_path: Path, corpus: Path) -> None:
-    done = process("filter", "c4", str(corpus), "-o", str(tmp_path / "out"), "--json")
+    done = llmcurate("filter", "c4", str(corpus), "-o", str(tmp_path / "out"), "--json")
     assert done.returncode == 0, done.stderr
     outcome = json.loads(done.stdout.splitlines()[-1])
     for key in ("read", "kept", "rejected", "skipped", "corrupt", "bytes_in", "bytes_out"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import subprocess
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 
 from curate.formats.standard_input import standard_input
-from tests.curate.command_line import command_line, environment
+from tests.curate.command_line import command_line, environment, run_here
 from tests.curate.conftest import pages
 from tests.parameters import mostly_slow
 
@@ -42,6 +43,15 @@ def temporary(bench: Any) -> Any:
     assert list(folder.iterdir()) == []
 
 
+def piped_here(
+    bench: Any, monkeypatch: pytest.MonkeyPatch, data: bytes, *arguments: Any
+) -> subprocess.CompletedProcess[str]:
+    """The same in this process; its copy of standard input stays in the test's folder."""
+    monkeypatch.setattr("tempfile.tempdir", str(bench.folder))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
+    return run_here(*arguments, cwd=bench.folder)
+
+
 def test_what_is_piped_in_comes_out_as_the_corpus_of_a_run(bench: Any, corpus: Path) -> None:
     result = piped(bench, corpus.read_bytes(), "filter", "c4", "-", "-o", "-")
     bench.command("filter", "c4", corpus, "-o", "out", "-q")
@@ -53,26 +63,32 @@ def test_what_is_piped_in_comes_out_as_the_corpus_of_a_run(bench: Any, corpus: P
     assert b"kept" in result.stderr and result.returncode == 0
 
 
-def test_the_same_bytes_piped_again_are_the_same_input(bench: Any, corpus: Path) -> None:
+def test_the_same_bytes_piped_again_are_the_same_input(
+    bench: Any, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data = gzip.compress(corpus.read_bytes())
-    piped(bench, data, "filter", "c4", "-", "-o", "out", "-q")
-    again = piped(bench, data, "filter", "c4", "-", "-o", "out")
-    assert b"all is done in out" in again.stdout
+    piped_here(bench, monkeypatch, data, "filter", "c4", "-", "-o", "out", "-q")
+    again = piped_here(bench, monkeypatch, data, "filter", "c4", "-", "-o", "out")
+    assert "all is done in out" in again.stdout
 
 
 @pytest.mark.parametrize(
     ("data", "arguments", "message"),
     [
-        (b"", ("-o", "out"), b"input -: standard input is empty"),
-        (b"plain words\n", ("-o", "out"), b"input -: not a format that shows by its content"),
-        (b'{"text": "a"}\n', ("-o", "-", "--export", "jsonl"), b"-o - writes a corpus"),
+        (b"", ("-o", "out"), "input -: standard input is empty"),
+        (b"plain words\n", ("-o", "out"), "input -: not a format that shows by its content"),
+        (b'{"text": "a"}\n', ("-o", "-", "--export", "jsonl"), "-o - writes a corpus"),
     ],
 )
 def test_what_cannot_be_piped_is_one_line(
-    bench: Any, data: bytes, arguments: tuple[str, ...], message: bytes
+    bench: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    data: bytes,
+    arguments: tuple[str, ...],
+    message: str,
 ) -> None:
-    result = piped(bench, data, "filter", "c4", "-", *arguments)
-    assert result.returncode == 2 and result.stdout == b""
+    result = piped_here(bench, monkeypatch, data, "filter", "c4", "-", *arguments)
+    assert result.returncode == 2 and result.stdout == ""
     assert message in result.stderr and len(result.stderr.splitlines()) == 1
 
 

@@ -159,7 +159,7 @@ def test_a_command_offers_the_fields_of_its_class(
 
 
 def test_a_wrong_value_names_its_option() -> None:
-    with pytest.raises(UsageError, match="--parallel 65: should be less than or equal to 64"):
+    with pytest.raises(UsageError, match="--parallel is 65: give 64 or less"):
         Fetch.of({"parallel": 65})
 
 

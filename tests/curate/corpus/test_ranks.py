@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from curate.corpus.ranks import float_ranges
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import SketchFile, view
-from curate.scoring.perplexity.step import Perplexity
+from curate.scoring.perplexity.perplexity import Perplexity
 from curate.scoring.quality.measures import kept_count
-from curate.scoring.quality.step import QualityShare
+from curate.scoring.quality.quality import QualityShare
 from llmcurate.base.disk.database import scratch_database
 from tests.curate.corpus import reference_percentiles
 from tests.curate.corpus.resolving import decide
@@ -134,7 +134,7 @@ def test_a_resolve_that_died_in_any_phase_goes_on_after_it(tmp_path):
     [Perplexity(model="m.bin", first=True), QualityShare(keep_fraction=0.3)],
     ids=["perplexity", "share"],
 )
-def test_a_task_touches_the_files_it_names_and_no_others(tmp_path, step):
+def test_tasks_of_a_phase_need_and_change_nothing_of_each_other(tmp_path, step):
     folder = tmp_path / "here"
     folder.mkdir()
     files = write(folder, [[("en", float(7 * i % 31 + p)) for i in range(9)] for p in range(3)])

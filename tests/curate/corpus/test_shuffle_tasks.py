@@ -19,8 +19,8 @@ from curate.corpus.shuffle.tasks import Group, groups, run_tasks
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run, Sketches, SketchFile, Task, lone_here, run_here
 from curate.dedup.exact import DedupExact
-from curate.dedup.minhash.step import DedupMinhash
-from curate.dedup.passages.step import DedupPassages
+from curate.dedup.minhash.near_duplicates import DedupMinhash
+from curate.dedup.passages.repeated_passages import DedupPassages
 from curate.engines.local import LocalEngine
 from llmcurate.base.disk.files import TEMPORARY
 from llmcurate.base.errors import RunFailed
@@ -81,7 +81,7 @@ def test_workers_and_groups_decide_as_one_process_does(tmp_path, engine, name):
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_a_task_touches_the_files_it_names_and_no_others(tmp_path, name):
+def test_tasks_of_a_phase_need_and_change_nothing_of_each_other(tmp_path, name):
     step, folder = STEPS[name], tmp_path / "here"
     folder.mkdir()
     files = write(folder, sketched(step, texts(200)), parts=5)

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.corpus.sketches import Sketches, SketchFile
-from curate.dedup.bloom.step import DedupBloom
+from curate.dedup.bloom.seen_before import DedupBloom
 from curate.documents.documents import documents
 from curate.run.worker.specification import sketch_rows
 

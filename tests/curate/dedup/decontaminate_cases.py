@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curate.corpus.sketches import Sketches
-from curate.dedup.decontaminate.step import Decontaminate
+from curate.dedup.decontaminate.decontamination import Decontaminate
 from curate.documents.documents import documents
 from curate.run.worker.specification import sketch_rows
 from llmcurate.base.disk.database import scratch_database

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run, Sketches, SketchFile, run_here, view
-from curate.dedup.minhash.step import DedupMinhash, binary_rows
+from curate.dedup.minhash.near_duplicates import DedupMinhash, binary_rows
 from curate.documents.documents import documents
 from llmcurate.base.disk.database import scratch_database
 from llmcurate.base.disk.files import replacing

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.dedup.bloom.filter import BloomFilter, read_header
-from curate.dedup.bloom.step import FILTER, DedupBloom
+from curate.dedup.bloom.seen_before import FILTER, DedupBloom
 from curate.documents.documents import documents
 from tests.curate.dedup import reference_bloom as plain
 from tests.curate.dedup.bloom_cases import SURE, line, run_step

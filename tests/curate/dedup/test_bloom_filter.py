@@ -209,7 +209,7 @@ def test_a_header_of_another_version_names_what_it_does_not_know(tmp_path):
     path = tmp_path / "f"
     made(path, 100)
     with_header(path, {**read_header(path).model_dump(), "version": 2})
-    with pytest.raises(UsageError, match=r"another version of llmcurate \(version\)"):
+    with pytest.raises(UsageError, match=r"another version of llmcurate \(version is 2"):
         read_header(path)
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from curate.dedup.bloom import decisions as bloom_pass
 from curate.dedup.bloom.filter import BloomFilter, read_header
-from curate.dedup.bloom.step import FILTER, DedupBloom
+from curate.dedup.bloom.seen_before import FILTER, DedupBloom
 from curate.inspect.explain import explain
 from curate.inspect.explain import text as explained
 from llmcurate.base.errors import RunFailed, UsageError

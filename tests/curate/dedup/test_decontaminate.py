@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from curate.dedup.decontaminate.step import Decontaminate
+from curate.dedup.decontaminate.decontamination import Decontaminate
 from tests.curate.dedup.decontaminate_cases import (
     COMMON,
     ITEMS,

@@ -8,7 +8,7 @@ import random
 import pytest
 from pydantic import ValidationError
 
-from curate.dedup.decontaminate.step import Decontaminate
+from curate.dedup.decontaminate.decontamination import Decontaminate
 from curate.text.near_copies import near_copy
 from tests.curate.dedup import reference_decontaminate as reference
 

@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from curate.dedup.minhash import banding as choice
 from curate.dedup.minhash.banding import curve, predicted
-from curate.dedup.minhash.step import DedupMinhash
+from curate.dedup.minhash.near_duplicates import DedupMinhash
 
 
 @pytest.mark.parametrize("threshold", [0.3, 0.5, 0.7, 0.8, 0.9, 0.97])

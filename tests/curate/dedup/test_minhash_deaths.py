@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from curate.corpus import phases
-from curate.dedup.minhash.step import DedupMinhash
+from curate.dedup.minhash.near_duplicates import DedupMinhash
 from tests.curate.command_line import environment
 from tests.curate.dedup.minhash_sketches import SETTINGS, decide, sketched, texts, write
 
@@ -73,8 +73,8 @@ KILLER = """
 import os, signal, sys
 from pathlib import Path
 from curate.corpus import phases
-from curate.dedup.minhash import resolve as minhash_resolve
-from curate.dedup.minhash.step import DedupMinhash
+from curate.dedup.minhash import clusters as minhash_resolve
+from curate.dedup.minhash.near_duplicates import DedupMinhash
 from tests.curate.dedup.minhash_sketches import decide
 from curate.corpus.sketches import SketchFile
 

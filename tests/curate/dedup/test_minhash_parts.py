@@ -25,8 +25,8 @@ from curate.dedup.minhash.candidates import (
     parts_of,
     write_parts,
 )
+from curate.dedup.minhash.clusters import SIMILARITY
 from curate.dedup.minhash.components import NONE, PARTNERS, ROOTS, clear_roots, flatten
-from curate.dedup.minhash.resolve import SIMILARITY
 from curate.dedup.minhash.signatures import pack
 from curate.dedup.minhash.verify import (
     KIND,

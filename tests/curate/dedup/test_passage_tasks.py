@@ -19,10 +19,10 @@ from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run, SketchFile, run_here
 from curate.dedup import survivors
 from curate.dedup.passages.keys import packed, unpacked
+from curate.dedup.passages.repeated_passages import DedupPassages
 from curate.dedup.passages.rows import Runs, sorted_rows
 from curate.dedup.passages.shared import NONE, drop_repeats
-from curate.dedup.passages.step import DedupPassages
-from curate.run.resolve import _removal
+from curate.run.decisions import _removal
 from tests.curate.corpus.resolving import opened
 from tests.curate.dedup import reference_owners
 from tests.curate.dedup.sketch_files import POLICIES, write

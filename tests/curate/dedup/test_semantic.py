@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from curate.dedup.semantic import clusters as semantic_clusters
-from curate.dedup.semantic.resolve import Nearest, count_removed, curve, removed_share
-from curate.dedup.semantic.step import DedupSemantic
+from curate.dedup.semantic.neighbours import Nearest, count_removed, curve, removed_share
+from curate.dedup.semantic.semantic_duplicates import DedupSemantic
 from curate.run.stages import Stages
 from llmcurate.base.errors import RunFailed, UsageError
 from tests.parameters import mostly_slow

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run, Sketches, SketchFile, Task, lone_here, run_here, view
 from curate.dedup.semantic import clusters as semantic_clusters
-from curate.dedup.semantic import compare, resolve
-from curate.dedup.semantic.step import DedupSemantic
+from curate.dedup.semantic import compare, neighbours
+from curate.dedup.semantic.semantic_duplicates import DedupSemantic
 from curate.documents.documents import documents
 from curate.run.worker.specification import sketch_rows
 from llmcurate.base.disk.database import scratch_database
@@ -89,7 +89,7 @@ def test_workers_and_sizes_decide_as_one_process_does(tmp_path, engine, name):
         assert decide(tmp_path, files, step, own, through(engine), small(*limits)) == want
 
 
-def test_a_task_touches_the_files_it_names_and_no_others(tmp_path):
+def test_tasks_of_a_phase_need_and_change_nothing_of_each_other(tmp_path):
     step, folder = STEPS["longest"], tmp_path / "here"
     folder.mkdir()
     files = write(folder, step)
@@ -130,8 +130,8 @@ def test_a_similarity_at_the_limit_is_no_duplicate(tmp_path, monkeypatch):
     similarity = np.zeros(len(texts(200)))
     similarity[:2] = step.least, np.nextafter(step.least, 1)
     partner = np.where(similarity > 0, 5, -1)
-    nearest = resolve.Nearest(similarity, partner, np.ones(len(similarity), np.bool_))
-    monkeypatch.setattr(resolve, "find", lambda step, sketches: nearest)
+    nearest = neighbours.Nearest(similarity, partner, np.ones(len(similarity), np.bool_))
+    monkeypatch.setattr(neighbours, "find", lambda step, sketches: nearest)
     path = tmp_path / "decisions.parquet"
     with scratch_database(tmp_path / "spill") as db:
         view(db, files)

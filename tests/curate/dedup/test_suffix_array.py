@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Sketches, SketchFile, view
-from curate.dedup.suffix_array.resolve import resolve
-from curate.dedup.suffix_array.step import DedupSuffixArray
+from curate.dedup.suffix_array.exact_substrings import DedupSuffixArray
+from curate.dedup.suffix_array.repeats import resolve
 from curate.documents.documents import documents
 from curate.run.worker.specification import sketch_rows
 from llmcurate.base.disk.database import scratch_database
@@ -298,7 +298,7 @@ def test_a_document_cannot_spell_a_special_token_and_a_tokenizer_must_be_one(ben
     tokenizer = Tokenizer.from_file(str(path))
     tokenizer.add_special_tokens(["<|end|>"])
     tokenizer.save(str(path))
-    from curate.dedup.suffix_array.step import Encoder
+    from curate.dedup.suffix_array.exact_substrings import Encoder
 
     tokens = Encoder(path).columns(documents({"text": ["<|end|>"]}).text)["tokens"]
     assert len(tokens[0]) > 1

@@ -94,7 +94,7 @@ PHASES = [
     ("curate.dedup.suffix_array.windows", "RegionsWriter.close", 1),
     ("curate.dedup.suffix_array.sort", "sort_chunk", 1),
     ("curate.dedup.suffix_array.merge", "find_cuts", 1),
-    ("curate.dedup.suffix_array.resolve", "write_decisions", 1),
+    ("curate.dedup.suffix_array.repeats", "write_decisions", 1),
 ]
 
 

@@ -15,11 +15,11 @@ import pytest
 from curate.corpus import journal
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run, Sketches, SketchFile, Task, lone_here, run_here, view
-from curate.dedup.suffix_array import resolve as resolving
+from curate.dedup.suffix_array import repeats as resolving
 from curate.dedup.suffix_array import search_index
 from curate.dedup.suffix_array import sort as sorting
-from curate.dedup.suffix_array.resolve import resolve
-from curate.dedup.suffix_array.step import DedupSuffixArray
+from curate.dedup.suffix_array.exact_substrings import DedupSuffixArray
+from curate.dedup.suffix_array.repeats import resolve
 from curate.documents.documents import documents
 from curate.run.worker.specification import sketch_rows
 from llmcurate.base.disk.database import scratch_database
@@ -83,7 +83,7 @@ def test_workers_and_sizes_decide_as_one_process_does(tmp_path, engine, name):
     assert decide(tmp_path, files, step, through(engine), SMALL) == want
 
 
-def test_a_task_touches_the_files_it_names_and_no_others(tmp_path):
+def test_tasks_of_a_phase_need_and_change_nothing_of_each_other(tmp_path):
     step, folder = DedupSuffixArray(threshold=60, keep_index=False), tmp_path / "here"
     folder.mkdir()
     files = write(folder, step)

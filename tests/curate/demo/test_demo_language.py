@@ -13,8 +13,8 @@ from curate.documents.documents import documents
 pytest.importorskip("fasttext_pybind")
 
 from curate.demo.language import train_demo_model
-from curate.extract.step import Extract
-from curate.scoring.language.step import Language
+from curate.extract.extraction import Extract
+from curate.scoring.language.identification import Language
 
 
 @pytest.fixture(scope="module")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from curate.engines import idle_workers
+from curate.engines.hosts import HostsEngine
 from tests.curate.forked_workers import start_one
 
 
@@ -19,3 +21,16 @@ def _started() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(idle_workers, "spawn", start_one)
         yield
+
+
+@pytest.fixture
+def apart(monkeypatch):
+    """By the name of OUT all other machines have a folder of their own, without the marker."""
+    must_see = HostsEngine.must_see
+
+    def unseen(engine: HostsEngine) -> list[str]:
+        marker, *others = must_see(engine)
+        Path(marker).unlink()
+        return [marker, *others]
+
+    monkeypatch.setattr(HostsEngine, "must_see", unseen)

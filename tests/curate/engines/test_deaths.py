@@ -16,6 +16,11 @@ PLUGINS = Path(__file__).parent / "plugins"
 SMALL = {"partition_bytes": 1024, "batch_rows": 5}
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _started() -> None:
+    """Workers of these tests are forked: they die as others do."""
+
+
 @pytest.fixture(autouse=True)
 def plugins(monkeypatch):
     paths = [str(PLUGINS), os.environ.get("PYTHONPATH", "")]

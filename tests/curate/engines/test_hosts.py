@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from curate.engines.base import Task
 from curate.engines.hosts import LOST, HostsEngine
-from llmcurate.base.errors import RunFailed
+from llmcurate.base.errors import RunFailed, UsageError
+from llmcurate.version import __version__
 
 Fate = Callable[[Task], str | None]  # the machine that is lost with it
 
@@ -21,7 +23,7 @@ class Machines(HostsEngine):
     name, logs = "The cluster", "its logs"
 
     def __init__(self, workers: int, fate: Fate) -> None:
-        super().__init__(None, lambda: None, ())
+        super().__init__(None, lambda: None, None, ())
         self._workers, self._fate = workers, fate
 
     def _connect(self) -> None:
@@ -81,3 +83,13 @@ def test_a_machine_is_counted_once_for_all_tasks_that_it_had():
     for _ in range(9):
         engine._count_loss({"part": 1}, "one machine")
     assert len(engine._losses) == 1
+
+
+def test_where_workers_begin_in_another_folder_absolute_paths_are_advised(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    engine = Machines(1, lambda task: None)
+    engine._shared = [Path("in.jsonl")]
+    assert engine.must_see() == [f"{tmp_path}/in.jsonl", str(tmp_path)]
+    hello = {"version": __version__, "node": "n1", "missing": [str(tmp_path)]}
+    with pytest.raises(UsageError, match=f"see {tmp_path}: name all files by absolute paths"):
+        engine._accept(hello)

@@ -103,38 +103,6 @@ def test_a_cluster_gives_the_bytes_of_one_machine(cluster, bench):
 
 
 @pytest.mark.slow
-def test_machines_without_a_common_folder_give_the_bytes_of_one(cluster, bench):
-    """A worker and its machine die once each on the way."""
-    rows = pages(60)
-    rows[50]["text"] += f" ONCE:9:{bench.folder / 'mark'}"
-    source = bench.jsonl("in.jsonl", rows)
-    (bench.folder / "mark").touch()
-    bench.run(["crash", *STEPS], source, out="here", read=SMALL)
-    (bench.folder / "mark").unlink()
-    store = bench.folder / "store"
-    killed = threading.Thread(target=kill_one_actor, args=(store,))
-    killed.start()
-    bench.run(
-        ["crash", *STEPS], source, out="there", workers=2, read=SMALL,
-        engine="ray", exchange=f"file://{store}", sizes=TASKS,
-    )  # fmt: skip
-    killed.join()
-    assert (bench.folder / "mark").exists()
-    assert bench.bytes_of("there") == bench.bytes_of("here")
-    assert all_ended() and [path for path in store.rglob("*") if path.is_file()] == []
-
-
-def kill_one_actor(store: Path) -> None:
-    """As soon as something is in the store."""
-    while True:
-        time.sleep(0.05)
-        if len([*store.rglob("*-*")]) > 4:
-            for process in ours("ray::RayHost.run"):
-                process.kill()
-                return
-
-
-@pytest.mark.slow
 def test_a_document_that_kills_its_worker_is_blamed_as_on_one_machine(cluster, bench):
     rows = [{"id": f"d{i}", "text": f"document number {i}"} for i in range(12)]
     rows[7]["text"] += " KILL-WITH:11"
@@ -295,7 +263,18 @@ def test_a_worker_that_is_always_lost_fails_the_run_in_one_line(cluster, works):
         list(engine.map("fatal_work:work", [{"part": 0}]))
 
 
-def test_a_folder_that_a_machine_does_not_see_is_named(cluster):
+def test_a_worker_that_does_not_see_out_ends_the_run_at_once_in_one_line(cluster, bench, apart):
+    source = bench.jsonl("in.jsonl", pages(3))
+    done = bench.command("dedup", source, "-o", "out", "--engine", "ray", "-q")
+    host = ray.nodes()[0]["NodeManagerHostname"]
+    assert done.returncode == 2 and done.stderr == (
+        f"llmcurate: {host} of the Ray cluster does not see {bench.folder}/out: choose a folder"
+        " that all machines share as OUT (as --scratch, if OUT is a URL)\n"
+    )
+    assert not list((bench.folder / "out").rglob("part-*")) and all_ended()
+
+
+def test_a_file_that_a_machine_does_not_see_is_named(cluster):
     engine = RayEngine(1, shared=["/nowhere/at/all"])
     with pytest.raises(UsageError, match=r"does not see /nowhere/at/all: use a folder that all"):
         list(engine.map("curate.run.worker.partition:run_partition", [{"part": 0}]))
@@ -329,15 +308,12 @@ def test_without_ray_the_line_says_how_to_install_it(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("more", [(), ("--exchange", "file://STORE")], ids=["folder", "exchange"])
-def test_a_driver_that_is_killed_goes_on_from_the_ledger_and_leaves_nobody_behind(bench, more):
-    store = bench.folder / "store"
-    more = [word.replace("STORE", str(store)) for word in more]
+def test_a_driver_that_is_killed_goes_on_from_the_ledger_and_leaves_nobody_behind(bench):
     source = bench.jsonl("in.jsonl", pages(2000))
     recipe = bench.folder / "recipe.yaml"
     recipe.write_text(json.dumps({"steps": STEPS, "read": SMALL | {"partition_bytes": 65536}}))
     bench.run(recipe.read_text(), source, out="here")
-    line = ("run", recipe, source, "-o", "there", "--engine", "ray", "--workers", "2", "-q", *more)
+    line = ("run", recipe, source, "-o", "there", "--engine", "ray", "--workers", "2", "-q")
     driver = bench.start(*line)
     done = bench.folder / "there/stages"
     while len(list(done.rglob("part-*.kept.parquet"))) < 2 and driver.poll() is None:
@@ -352,7 +328,6 @@ def test_a_driver_that_is_killed_goes_on_from_the_ledger_and_leaves_nobody_behin
     again = bench.process(*line)
     assert again.returncode == 0, again.stderr
     assert bench.bytes_of("there") == bench.bytes_of("here")
-    assert [path for path in store.rglob("*") if path.is_file()] == []
 
 
 @pytest.mark.slow  # the local engine inside it is tested alone

@@ -195,7 +195,20 @@ def test_an_error_of_a_step_is_the_line_that_it_is_on_one_machine(bench):
     assert there.stderr == here.stderr != ""
 
 
-def test_a_folder_that_a_node_does_not_see_is_named(tmp_path):
+def test_a_job_that_does_not_see_out_ends_the_run_at_once_in_one_line(cluster, bench, apart):
+    cluster(1)
+    source = bench.jsonl("in.jsonl", pages(3))
+    line = ("dedup", source, "-o", "out", "--engine", "slurm", "--workers", 1, "-q")
+    done = bench.command(*line, "--address", "127.0.0.1")
+    assert done.returncode == 2 and done.stderr == (
+        f"llmcurate: {socket.gethostname()} of the Slurm cluster does not see {bench.folder}/out:"
+        " choose a folder that all machines share as OUT (as --scratch, if OUT is a URL)\n"
+    )
+    assert not list((bench.folder / "out").rglob("part-*"))
+    assert until(lambda: not job_processes(bench.folder / "out"), 20)
+
+
+def test_a_file_that_a_node_does_not_see_is_named(tmp_path):
     with pytest.raises(UsageError, match=r"Slurm cluster does not see /nowhere/at/all: use a fold"):
         list(engine_here(tmp_path, 1, shared=["/nowhere/at/all"]).map(WORK, [{"part": 0}]))
 
@@ -286,10 +299,6 @@ def test_what_sbatch_refuses_is_one_line_with_its_reason(cluster, bench):
         (
             ["--engine", "slurm", "--slurm", "array=0-9"],
             "--slurm array=0-9: array is set by llmcurate; jobs are --workers",
-        ),
-        (
-            ["--engine", "slurm", "--exchange", "s3://b/tmp"],
-            "--exchange is between machines: give --engine ray as well",
         ),
     ],
 )

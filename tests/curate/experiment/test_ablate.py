@@ -33,7 +33,7 @@ def inputs(tmp_path_factory):
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("inputs")
     clean = [sentences(n) for n in range(40)]
-    news = [sentences(1000 + n) for n in range(10)] + clean[:2]
+    news = [sentences(1000 + n, 3) for n in range(10)] + clean[:2]
     return (
         write(folder / "clean.jsonl", clean),
         write(folder / "noise.jsonl", [letters(n) for n in range(30)]),

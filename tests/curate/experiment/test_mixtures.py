@@ -21,12 +21,11 @@ from curate.cli.app import invoke
 from curate.cli.model_settings import MixSearch
 from curate.experiment import runs
 from curate.experiment.mixture_page import commands, render, text
-from curate.experiment.mixture_sources import prepare
-from curate.experiment.mixtures import search_mixture
+from curate.experiment.mixtures import prepare, search_mixture
 from curate.experiment.runs import Place
 from llmcurate.base.errors import UsageError
 from tests.curate.experiment.small_experiments import SETS, Here, write
-from train.judge import trials
+from train.evaluate import trials
 
 ALPHABETS = {"greek": "αβγδεζηθ", "latin": "abcdefgh", "digits": "12345678"}
 CHOSEN = {"tokens": 1000, "total": 3000, "runs": 4, "rows": 2, "context": 32}
@@ -212,7 +211,7 @@ def test_another_vocabulary_needs_another_folder(inputs, done):
         (["{latin}", "{greek}", "--eval-weights", "x=1"], "m is in one of them alone"),
         (["{latin}", "{greek}", "--total", "1e9"], "--max-epochs"),
         (["{latin}", "{greek}", "--engine", "slurm"], "local or ray"),
-        (["{latin}", "{greek}", "--runs", "2"], "--runs 2"),
+        (["{latin}", "{greek}", "--runs", "2"], "--runs is 2: give 4 or more"),
         (["{latin}", "{greek}", "--set", "c4.x=1"], "c4.x=1"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

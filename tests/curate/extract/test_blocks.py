@@ -11,8 +11,8 @@ import pytest
 from curate.documents.documents import CORE, PAYLOAD, Documents, documents
 from curate.extract import tags
 from curate.extract.blocks import look_at, main_text, main_texts, tables
+from curate.extract.extraction import Extract
 from curate.extract.scan import count_tags
-from curate.extract.step import Extract
 from curate.extract.tags import MAX_DEPTH, MAX_ELEMENTS
 
 SENTENCES = (

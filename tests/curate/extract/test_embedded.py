@@ -9,7 +9,7 @@ import pytest
 
 from curate.documents.documents import CORE, PAYLOAD, documents
 from curate.extract.embedded import ENOUGH, FEW, SURER, embedded_text
-from curate.extract.step import Extract
+from curate.extract.extraction import Extract
 
 BODY = (
     "The river runs past the old mill, and nobody has worked there since the flood. In spring the "

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curate.documents.documents import CORE, PAYLOAD, documents
-from curate.extract.step import Extract, full_text, main_text
+from curate.extract.extraction import Extract, full_text, main_text
 from curate.text.buffers import decode
 
 PAGE = (
@@ -133,7 +133,7 @@ def test_rows_that_are_text_already_pass_unchanged() -> None:
 
 
 def test_a_parser_that_fails_rejects_its_page_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    from curate.extract import step as module
+    from curate.extract import extraction as module
 
     def parse(html: str) -> str:
         if "bad" in html:

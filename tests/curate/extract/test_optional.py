@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from curate.documents.documents import CORE, PAYLOAD, Documents, documents
-from curate.extract import step as optional
-from curate.extract.step import Extract
+from curate.extract import extraction as optional
+from curate.extract.extraction import Extract
 from llmcurate.base.errors import RunFailed, UsageError
 
 PROSE = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from curate.filters.opt_out_sites import Sites
+from curate.filters.opt_out import Sites
 
 
 def record(url: str, body: bytes, head: str = "HTTP/1.1 200 OK", date: str = "2026-01-01") -> bytes:

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from curate.documents.documents import CORE, PAYLOAD, Documents, documents
 from curate.filters import opt_out as opt_out_kept
-from curate.filters.opt_out import OptOut
+from curate.filters.opt_out import OptOut, Sites
 from curate.filters.opt_out_meta import find_metas, header_says, names_table
-from curate.filters.opt_out_sites import Sites
 from curate.text.buffers import text_buffers
 from llmcurate.base.errors import RunFailed, UsageError
 from tests.curate.filters.robots_archives import record, sites

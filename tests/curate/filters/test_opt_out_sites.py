@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from curate.filters.opt_out_sites import FORBIDDEN, NOTHING, origin_of, reservations_of
+from curate.filters.opt_out import FORBIDDEN, NOTHING, origin_of, reservations_of
 from tests.curate.filters.robots_archives import record, sites
 
 ALL = b"User-agent: *\nDisallow: /p\n"

@@ -15,11 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.documents.documents import CORE, PAYLOAD, Documents, documents
-from curate.filters.pii import EXAMPLES, Pii, _apart
-from curate.filters.pii_address import is_public
+from curate.filters.pii import EXAMPLES, Pii, _apart, cards_in, is_public, keys_in, luhn, phones_in
 from curate.filters.pii_kernel import find_addresses
-from curate.filters.pii_keys import keys_in
-from curate.filters.pii_number import cards_in, luhn, phones_in
 from curate.text.buffers import text_buffers
 from tests.curate.doubling import grows_linearly
 from tests.curate.filters.filter_texts import JUNK, SHARED, applied

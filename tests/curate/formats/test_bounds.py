@@ -13,7 +13,7 @@ import pytest
 
 from curate.formats import column_plan, delimited, http, jsonl, parquet
 from curate.formats.events import Corrupt, LeftOut, Portion
-from curate.formats.parquet_pages import chunks
+from curate.formats.parquet import chunks
 from curate.formats.read_settings import ReadSettings
 from curate.formats.reading import Account, PartitionReader
 from curate.formats.subset import plan_reading

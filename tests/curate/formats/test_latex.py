@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curate.formats.tex import paper_text
+from curate.formats.latex import paper_text
 from tests.curate.formats.portions import corrupt, events, rows, skipped
 
 MAIN = r"""% a comment

@@ -13,7 +13,7 @@ import pytest
 import zstandard
 
 from curate.formats import kinds
-from curate.formats.wikitext import Site, plain_text
+from curate.formats.mediawiki import Site, plain_text
 from llmcurate.base.errors import UsageError
 from tests.curate.formats.portions import corrupt, events, rows, skipped
 

@@ -276,7 +276,10 @@ class _Handler(BaseHTTPRequestHandler):
             sample, path = base64.b64decode(file["sample"]), file["path"]
             lfs = file["size"] > TEXT_BYTES or b"\0" in sample
             there = tree.get(path)
-            oid = None if there is None else git_id(there, path in repository.lfs)
+            oid = None
+            if there is not None:  # of a file in LFS not that of its pointer
+                in_lfs = path in repository.lfs
+                oid = hashlib.sha256(there).hexdigest() if in_lfs else git_id(there, False)
             mode = {"path": path, "uploadMode": "lfs" if lfs else "regular", "shouldIgnore": False}
             modes.append(mode | ({"oid": oid} if oid else {}))
         self._json({"files": modes})

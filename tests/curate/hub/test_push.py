@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from curate.hub.push import push
+from curate.hub.push import CARD, _product, push
 from llmcurate.base.errors import RunFailed, UsageError
 from tests.curate.conftest import Bench, pages
 from tests.curate.hub.hub_server import TOKEN, Hub
@@ -55,21 +55,19 @@ def test_a_corpus_goes_up_in_one_commit_and_comes_down_as_it_was(hub, shared):
         for path in (out / name).iterdir():
             assert files[f"{name}/{path.name}"] == path.read_bytes()
     assert not {"ledger.db", "stages"} & {path.split("/")[0] for path in files}
-    assert done.pushed == done.files == len(files) - 1  # but for .gitattributes
+    assert done.files == len(files) - 1  # but for .gitattributes
     assert metadata(hub, "me/crawl")["configs"][0]["default"] is True
 
 
 def test_a_second_push_sends_what_changed_and_takes_away_what_went(hub, corpus):
     out = corpus.folder / "out"
-    push(out, "me/crawl", quiet=True)
+    first = push(out, "me/crawl", quiet=True)
     asked = len(hub.asked)
-    again = push(out, "me/crawl", quiet=True)
-    assert (again.pushed, again.removed) == (0, 0)
-    assert not [path for _, path in hub.asked[asked:] if "/commit/" in path or "lfs" in path]
+    assert push(out, "me/crawl", quiet=True) == first
+    assert not [p for verb, p in hub.asked[asked:] if "/commit/" in p or verb == "PUT"]
     source = corpus.folder / "in.jsonl"
     corpus.run(STEPS, source)  # one partition now
-    third = push(out, "me/crawl", quiet=True)
-    assert third.pushed > 0 and third.removed > 0
+    push(out, "me/crawl", quiet=True)
     parts = {path for path in hub.files("me/crawl") if path.startswith("corpus/")}
     assert parts == {f"corpus/{path.name}" for path in (out / "corpus").iterdir()}
 
@@ -84,7 +82,7 @@ def test_a_push_that_breaks_off_leaves_what_was_there(hub, corpus):
         push(out, "me/crawl", quiet=True)
     assert hub.files("me/crawl") == before
     hub.fail = ""
-    assert push(out, "me/crawl", quiet=True).pushed
+    assert push(out, "me/crawl", quiet=True).commit and hub.files("me/crawl") != before
 
 
 def test_what_was_pushed_is_an_input_again(hub, shared):
@@ -96,12 +94,12 @@ def test_what_was_pushed_is_an_input_again(hub, shared):
 def test_the_card_says_what_the_run_did(hub, shared):
     push(shared.folder / "out", "me/crawl", license="odc-by", quiet=True)
     about = metadata(hub, "me/crawl")
-    assert about["license"] == "odc-by" and about["size_categories"] == ["n<1K"]
+    assert about["license"] == "odc-by" and about["task_categories"] == ["text-generation"]
     text = hub.files("me/crawl")["README.md"].decode()
     record = json.loads((shared.folder / "out/run.json").read_text())
     totals = record["totals"]
     assert f"{totals['kept']} documents" in text and f"of {totals['read']} documents" in text
-    assert "| `c4` | 60 |" in text and "min_sentences: 2" in text
+    assert "| `c4` | 60 |" in text and "(recipe.yaml)" in text
     assert "| `cc-by-4.0` |" in text and "| `not stated` |" in text
     assert record["plan"] in text and "- `in.jsonl`" in text
     assert str(shared.folder) not in text, "a card names no folder of this machine"
@@ -112,8 +110,9 @@ def test_a_card_is_the_same_for_the_same_run_and_no_text_breaks_it(hub, bench):
     bench.run(recipe, bench.jsonl("a|b`.jsonl", pages(9)))
     push(bench.folder / "out", "me/odd", quiet=True)
     text = hub.files("me/odd")["README.md"].decode()
-    assert "``a|b`.jsonl``" in text and "`````yaml" in text
-    assert push(bench.folder / "out", "me/odd", quiet=True).pushed == 0
+    assert "- ``a|b`.jsonl``" in text and "`````a ` | b ```` [x](y) <b>`````" in text
+    head = hub.repositories["dataset", "me/odd"].head
+    assert push(bench.folder / "out", "me/odd", quiet=True).commit == head
 
 
 def test_datasets_loads_what_the_card_names(hub, shared, tmp_path, monkeypatch):
@@ -171,6 +170,13 @@ def test_an_exported_model_keeps_its_card(hub, tmp_path):
     assert hub.repositories["model", "me/model"].lfs == {"model.safetensors"}
 
 
+def test_metadata_that_cannot_be_read_is_one_line(hub, tmp_path):
+    for name, text in (("config.json", "{}"), ("x.safetensors", ""), (CARD, "---\na: [\n---\n")):
+        (tmp_path / name).write_text(text)
+    with pytest.raises(UsageError, match=r"push to me/model: while parsing"):
+        push(tmp_path, "me/model", quiet=True)
+
+
 def test_a_link_that_leads_out_of_the_folder_is_not_pushed(hub, corpus, tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("mine")
@@ -200,7 +206,7 @@ def test_the_command_says_what_it_did_and_never_the_token(hub, shared):
     assert done.stdout.endswith(f"as commit {head}\n") and TOKEN not in done.stdout + done.stderr
     assert not any(TOKEN.encode() in data for data in hub.files("me/crawl").values())
     again = shared.command("push", "out", "me/crawl", "--json")
-    assert json.loads(again.stdout)["pushed"] == 0
+    assert json.loads(again.stdout)["commit"] == head
 
 
 def test_without_a_network_one_line_says_so(hub, shared, monkeypatch):
@@ -231,3 +237,13 @@ def test_without_the_package_one_line_says_how_to_get_it(shared, monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(UsageError, match=r"push to me/crawl: pip install 'llmcurate\[hf\]'"):
         push(shared.folder / "out", "me/crawl")
+
+
+def test_of_two_products_of_a_kind_the_last_one_is_pushed(bench):
+    products = [
+        {"makes": m, "files": [f]} for m, f in (("shards", "a"), ("shards", "b"), ("x", "c"))
+    ]
+    record = {"stages": [], "totals": {}, "products": products}
+    (bench.folder / "run.json").write_text(json.dumps(record))
+    assert _product(bench.folder, "shards") == products[1]
+    assert _product(bench.folder, "model") is None

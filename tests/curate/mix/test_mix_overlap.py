@@ -62,7 +62,7 @@ def test_of_near_copies_the_largest_counts_as_the_one_that_stays(tmp_path):
 
 def test_the_index_of_a_dedup_gives_the_same_figures_without_sketching(bench, monkeypatch):
     plain = overlap(bench, "plain", a="kept/corpus", b="b.jsonl")
-    from curate.dedup.minhash.step import DedupMinhash
+    from curate.dedup.minhash.near_duplicates import DedupMinhash
 
     sketched = DedupMinhash.signatures
     rows = []

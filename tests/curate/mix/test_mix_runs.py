@@ -11,7 +11,7 @@ from collections import Counter
 import pyarrow.parquet as pq
 import pytest
 
-from curate.mix.step import command_settings as options
+from curate.mix.product import command_settings as options
 from llmcurate.base.errors import UsageError
 
 WORDS = "the house stands on a hill and the river below it runs clear and cold".split()

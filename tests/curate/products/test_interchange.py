@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curate.dedup.minhash.lean_minhash import SETTINGS, import_signatures, read_signatures
-from curate.dedup.minhash.step import DedupMinhash
+from curate.dedup.minhash.near_duplicates import DedupMinhash
 from curate.formats.warc_writer import WarcWriter
 from llmcurate.base.errors import UsageError
 

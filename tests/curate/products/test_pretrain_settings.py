@@ -24,13 +24,13 @@ def test_stages_say_how_many_steps_there_are():
     [
         (
             {"stages": [{"steps": 3, "contxt": 64}]},
-            "unknown setting 'contxt'; did you mean context",
+            "unknown setting 'stages.0..contxt'; did you mean stages.context",
         ),
         ({"stages": [{"steps": 3}], "steps": 4}, "set steps to 3"),
         ({"stages": [{"context": 3}]}, "steps"),
         ({"sources": [{"weight": 1}]}, "shards"),
-        ({"sources": [{"shards": "a", "weight": -1}]}, "source a: weight is -1"),
-        ({"sources": [{"shards": "a", "weight": "much"}]}, "weight is 'much', expected"),
+        ({"sources": [{"shards": "a", "weight": -1}]}, "sources.0..weight is -1"),
+        ({"sources": [{"shards": "a", "weight": "much"}]}, "weight is 'much': give a number"),
         ({"rows": 6, "stages": [{"steps": 1, "rows": 0}]}, "rows is 0"),
     ],
 )
@@ -79,7 +79,7 @@ def test_an_objective_has_settings_in_a_mapping_and_under_dotted_names():
     dotted = PretrainProduct(**{"objective": "masked", "objective.rate": 0.3})
     for step in (mapped, dotted):
         assert step._config(step._settings()).objective == Masked(rate=0.3)
-    with pytest.raises(ValidationError, match="unknown setting 'rat'; did you mean rate"):
+    with pytest.raises(ValidationError, match=r"unknown setting 'objective\.rat'; did you mean"):
         PretrainProduct(**{"objective": "masked", "objective.rat": 0.3})
 
 
@@ -89,7 +89,7 @@ def test_an_objective_has_settings_in_a_mapping_and_under_dotted_names():
         ("model.window", 3, "did you mean attention.window"),
         ("model.position", "alibii", "choose one of rope, learned"),
         ("model.attention.kv_heads", 5, "must divide attention.heads"),
-        ("model.layers", "many", "layers is 'many', expected int"),
+        ("model.layers", "many", "layers is 'many': give a whole number"),
     ],
 )
 def test_a_wrong_setting_of_a_model_is_one_line_before_anything_runs(name, value, message):

@@ -198,7 +198,7 @@ def test_a_model_is_trained_by_two_processes(built):
 
 
 def test_the_error_of_several_processes_is_the_line_of_one():
-    from curate.products.torchrun import _failure
+    from curate.products.pretraining import _failure
 
     log = (
         "W1121 torch/distributed/run.py: Setting OMP_NUM_THREADS\n"
@@ -230,7 +230,7 @@ ROOT_CAUSE = (
 
 @pytest.mark.parametrize("rank", ["", "[rank1]: "])
 def test_the_line_of_a_bug_in_several_processes_is_its_exception(rank):
-    from curate.products.torchrun import _failure
+    from curate.products.pretraining import _failure
 
     trace = 'Traceback (most recent call last):\n  File "a.py", line 1\nValueError: no such rank\n'
     lines = "".join(f"{rank}{line}\n" for line in trace.splitlines())
@@ -239,14 +239,14 @@ def test_the_line_of_a_bug_in_several_processes_is_its_exception(rank):
 
 
 def test_the_line_of_a_killed_process_is_the_signal_of_the_first():
-    from curate.products.torchrun import _failure
+    from curate.products.pretraining import _failure
 
     killed = "  exitcode  : -9 (pid: 9)\n  traceback : Signal 9 (SIGKILL) received by PID 9\n"
     assert str(_failure(BANNER + ROOT_CAUSE + killed, 1)) == "Signal 9 (SIGKILL) received by PID 9"
 
 
 def test_torchruns_banner_is_no_error():
-    from curate.products.torchrun import _failure
+    from curate.products.pretraining import _failure
 
     assert str(_failure(BANNER, 0)) == "torchrun ended with status 0"
 

@@ -75,7 +75,7 @@ def test_the_index_of_a_dedup_beside_the_corpus_makes_it_the_default(bench, monk
     step = {"dedup_minhash": {"verify": 1.0}}
     held, warnings = encode(bench, "after", before=[step])
     assert warnings == [] and len(held) == VERSIONS * len(pages_of(held))
-    from curate.dedup.minhash.step import DedupMinhash
+    from curate.dedup.minhash.near_duplicates import DedupMinhash
 
     def refuse(self, text):
         raise AssertionError("the index has the bands")

@@ -144,8 +144,8 @@ def test_logs_as_json_lines_have_the_error_too(bench):
     ("arguments", "message"),
     [
         (("-o", "home"), "name a recipe"),
-        (("c4", "a.jsonl", "-o", "home", "--changed", "maybe"), "choose refuse, new or skip"),
-        (("c4", "a.jsonl", "-o", "home", "--logs", "xml"), "choose text or json"),
+        (("c4", "a.jsonl", "-o", "home", "--changed", "maybe"), "choose one of refuse, new, skip"),
+        (("c4", "a.jsonl", "-o", "home", "--logs", "xml"), "choose one of text, json"),
         (("-o", "home", "--rollback", "parent"), "is no folder of `llmcurate refresh`"),
         (("c4", "-o", "home"), "name inputs"),
         (("c4", "a.paths.gz", "-o", "home"), "a.paths.gz"),

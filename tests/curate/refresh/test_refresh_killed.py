@@ -28,7 +28,7 @@ MOMENTS = [
     (run, "run_planned", False),
     (run, "run_planned", True),
     (run, "_keep_ids", True),
-    (snapshot, "sync_folder", False),
+    (snapshot, "sync_path", False),
     (snapshot, "remove_beside", True),
     (snapshot, "write_manifest", False),
     (snapshot, "write_manifest", True),

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from curate.dedup.exact import DedupExact
-from curate.run import resolve
+from curate.run import decisions
 from curate.run.stages import Stages
 from llmcurate.base.errors import TooMuchGone
 from tests.curate.command_line import environment
@@ -48,8 +48,8 @@ def test_a_dedup_may_remove_as_much_as_its_limit_and_no_more(unit, gone, stops):
     step = DedupExact(max_removal=0.5)
     removal = {"documents": [0, 10], "bytes": [0, 10], "most": ""} | {unit: [gone, 10]}
     with pytest.raises(TooMuchGone, match=f"{gone} of 10 {unit}") if stops else nullcontext():
-        resolve.guard(step, {"removal": removal})
-    resolve.guard(step, {"removal": removal | {unit: [0, 0]}})
+        decisions.guard(step, {"removal": removal})
+    decisions.guard(step, {"removal": removal | {unit: [0, 0]}})
 
 
 def test_the_driver_of_a_small_run_loads_no_numba(bench, make_pages):
@@ -64,7 +64,7 @@ def dies_once(payload: dict) -> dict:
     if not mark.exists():
         mark.touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    return resolve.resolve_one_partition(payload)
+    return decisions.resolve_one_partition(payload)
 
 
 def test_another_worker_decides_when_one_dies(bench, make_pages, monkeypatch):

@@ -232,7 +232,7 @@ def test_in_a_workspace_a_restart_takes_the_next_number(inputs, tmp_path, monkey
     assert find(tmp_path).newest("tokenizer")[1].name == "0002-tokenizer"
 
 
-@pytest.mark.parametrize("moment", ["rename", "sync_folder"])
+@pytest.mark.parametrize("moment", ["rename", "sync_path"])
 def test_a_restart_that_is_killed_leaves_the_old_work_whole(inputs, tmp_path, monkeypatch, moment):
     out = tmp_path / "out"
     train = ["tokenizer", "train", str(inputs / "a.jsonl"), "-o", str(out), "-q", "--vocab"]
@@ -243,8 +243,8 @@ def test_a_restart_that_is_killed_leaves_the_old_work_whole(inputs, tmp_path, mo
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        if moment == "sync_folder":
-            patch.setattr("llmcurate.base.disk.files.sync_folder", kill)
+        if moment == "sync_path":
+            patch.setattr("llmcurate.base.disk.files.sync_path", kill)
         else:
             patch.setattr(Path, moment, kill)
         assert invoke([*train, "295", "--restart"]) == 130

@@ -63,7 +63,7 @@ def finish(bench, out: str = "out") -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(PLUGINS))
         patch.setenv("CALM", "1")
-        result = bench.process("run", "r.yaml", "in.jsonl", "-o", out, "--workers", "1")
+        result = bench.command("run", "r.yaml", "in.jsonl", "-o", out, "--workers", "1")
     assert result.returncode == 0, result.stderr
 
 
@@ -236,10 +236,10 @@ def test_a_full_disk_is_one_line_and_resumes(bench, disk):
     bench.jsonl("in.jsonl", rows)
     (bench.folder / "r.yaml").write_text(PRODUCTS)
     arguments = ("run", "r.yaml", "in.jsonl", "-o", disk / "out", "-q")
-    failed = bench.process(*arguments)
+    failed = bench.command(*arguments)
     assert failed.returncode == 1
     assert "disk full" in failed.stderr and len(failed.stderr.splitlines()) == 1
     assert half_written(disk / "out") == []
     subprocess.run(["mount", "-o", "remount,size=20m", str(disk)], check=True)
-    assert bench.process(*arguments).returncode == 0
+    assert bench.command(*arguments).returncode == 0
     assert len(bench.ids("disk/out")) == 1000

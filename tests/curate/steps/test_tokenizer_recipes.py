@@ -16,6 +16,7 @@ from curate.api.outcome import carry_out
 from curate.run.outcome import Options
 from curate.steps.recipe import load
 from curate.steps.shipped import names
+from tests.parameters import drawn
 
 # Small vocabularies, and the sizes of the published ones.
 SIZES = {
@@ -94,7 +95,7 @@ def test_text_is_cut_as_by_the_published_file(name: str, trained: Any) -> None:
     """But for GPT-NeoX's runs of spaces, and bytes whose letters Falcon's takes for digits."""
     own = opened(trained(name)).pre_tokenizer
 
-    @settings(max_examples=300, deadline=None)
+    @settings(max_examples=drawn(300), deadline=None)
     @given(HARD)
     def check(text: str) -> None:
         if name == "tokenizer-gpt-neox":

@@ -93,5 +93,5 @@ def test_a_name_without_a_profile_is_refused_with_those_there_are() -> None:
 def test_a_limit_that_the_step_does_not_have_is_named(key: str, value: str, tmp_path: Path) -> None:
     path = tmp_path / "own.yaml"
     path.write_text(f"nl: {{limits: {{gopher_quality: {{{key}: {value}}}}}}}\n", "utf-8")
-    with pytest.raises(UsageError, match=rf"profile nl: gopher_quality\.{key}: "):
+    with pytest.raises(UsageError, match=rf"profile nl: .*gopher_quality\.{key}"):
         make_step("gopher_quality", {"profile": str(path)}).limits()

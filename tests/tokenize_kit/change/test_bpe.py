@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmcurate.base.errors import LlmcurateError
+from tests.parameters import drawn
 from tests.tokenize_kit.sentencepiece_models import trained
 from tokenize_kit.change.addition import Rows
 from tokenize_kit.change.bpe import learn_character_tokens
@@ -24,7 +25,7 @@ from tokenize_kit.change.original import open_tokenizer
 from tokenize_kit.change.prune import prune
 from tokenize_kit.change.verify import pack_texts
 from tokenize_kit.formats.tokenizer_json import load_tokenizer
-from tokenize_kit.learn.char_bpe import choose_characters
+from tokenize_kit.learn.bpe import choose_characters
 from tokenize_kit.learn.training import train_tokenizer
 
 ENGLISH = ["the cat sat on the mat, then that cat sat on that mat"] * 9
@@ -105,7 +106,7 @@ def test_text_is_encoded_as_before_and_then_merged_further(old, extended):
     vocab = set(latter.form.tokens)
     seen = []
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=drawn(60), deadline=None)
     @given(HARD)
     def check(text):
         before, after = units_of(former.form, ids_of(former, text), vocab), ids_of(latter, text)
@@ -186,7 +187,7 @@ def by_hand(form, words, texts, tokens):
 def test_new_merges_are_those_of_learning_by_hand(old):
     opened = open_tokenizer(old)
 
-    @settings(max_examples=15, deadline=None)
+    @settings(max_examples=drawn(15), deadline=None)
     @given(st.lists(st.text("thewornก ", max_size=12), max_size=8), st.integers(1, 12))
     def check(texts, tokens):
         new, merges, parts = learn_character_tokens(opened.form, opened.words(), texts, tokens)

@@ -16,6 +16,7 @@ from tokenizers import Tokenizer
 
 from curate.cli.app import app
 from llmcurate.base.errors import LlmcurateError
+from tests.parameters import drawn
 from tokenize_kit.change.addition import Rows
 from tokenize_kit.change.bpe import learn_byte_tokens
 from tokenize_kit.change.convert import convert
@@ -69,7 +70,7 @@ def test_text_is_encoded_as_before_and_then_merged_further(old, extended):
     more = model_of(extended[0])["merges"][len(model_of(old)["merges"]) :]
     assert more
 
-    @settings(max_examples=120, deadline=None)
+    @settings(max_examples=drawn(120), deadline=None)
     @given(HARD)
     def check(text):
         expected = []
@@ -125,7 +126,7 @@ def by_hand(opened, texts, tokens):
                 k += 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=drawn(60), deadline=None)
 @given(texts=st.lists(st.text("theworn ก", max_size=12), max_size=8), tokens=st.integers(1, 12))
 def test_new_merges_are_those_of_learning_by_hand(old, texts, tokens):
     opened = open_tokenizer(old)

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from curate.cli.app import app
 from llmcurate.base.errors import LlmcurateError
+from tests.parameters import drawn
 from tests.tokenize_kit.sentencepiece_models import trained
 from tokenize_kit.change.addition import Rows
 from tokenize_kit.change.convert import convert
@@ -88,7 +89,7 @@ def test_every_new_token_is_given_by_its_text_or_is_part_of_one(pair):
 def test_text_is_encoded_as_before_and_then_merged_further(pair):
     a, both = open_tokenizer(pair[0]), open_tokenizer(pair[2])
 
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=drawn(150), deadline=None)
     @given(TEXTS)
     def check(text):
         before, after = ids_of(a, text), ids_of(both, text)

@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
+from tests.parameters import drawn
 from tests.tokenize_kit.byte_bpe import train_bpe
 from tokenize_kit.encode.byte_bpe import ByteEncoder
 from tokenize_kit.encode.encoder import Encoder
@@ -68,7 +69,7 @@ def test_any_text_has_the_ids_of_the_library(trained):
     encoder = Encoder(trained)
     assert encoder.reason is None
 
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=drawn(100), deadline=None)
     @example([":\x00;", "\x00\x00", "the\x00the"])
     @given(st.lists(HARD, min_size=1, max_size=4))
     def check(texts):
@@ -83,7 +84,7 @@ MERGES = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=drawn(150), deadline=None)
 @given(MERGES, st.lists(st.text("ab ", max_size=3 * SHORT), min_size=1, max_size=4))
 def test_any_merges_give_the_ids_of_the_library(merges, texts):
     """Tokens that nothing spells, two merges of one spelling, a token merged before its parts."""
@@ -206,7 +207,7 @@ def test_texts_in_a_normal_form_are_ours_and_others_the_librarys(form):
     encoder = Encoder(tokenizer)
     assert encoder.reason is None
 
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=drawn(100), deadline=None)
     @example(["a\u0323\u0307", "a\u0307\u0323", "ab", "\u1100\u1161", "\uac00\u11a8", "e\u0301"])
     @example(["\u0e01\u0e48\u0e38", "\u0e01\u0e38\u0e48", "\U000105d2\u0307", "\u212b ﬁ ｱ"])
     @given(st.lists(st.one_of(HARD, st.text("ab\u0301\u0323\u0e38\u0e48각각éﬁ")), min_size=1))

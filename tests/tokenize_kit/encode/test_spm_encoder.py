@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.parameters import drawn
 from tests.tokenize_kit.formats.test_sentencepiece_model import with_pieces
 from tests.tokenize_kit.sentencepiece_models import HARD, LINES, ODD, encoded, trained
 from tokenize_kit.encode.normalize import read_charsmap
@@ -67,7 +68,7 @@ def test_any_text_has_the_ids_of_the_library(raw):
     encoder, library = opened(raw)
     assert encoder.reason is None
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=drawn(60), deadline=None)
     @given(st.lists(HARD, min_size=1, max_size=5))
     def check(texts):
         assert encoded(encoder, texts) == library.Encode(texts)
@@ -86,7 +87,7 @@ def test_long_texts_have_the_ids_of_the_library_though_float32_rounds(raw):
 SCORES = st.sampled_from([-1.0, -1.5, -2.0, -2.7, -3.1, -7.3, 0.0, 0.3, 1e-3])
 
 
-@settings(max_examples=70, deadline=None)
+@settings(max_examples=drawn(70), deadline=None)
 @given(
     st.dictionaries(
         st.text("ab\u2581我们", min_size=1, max_size=5),

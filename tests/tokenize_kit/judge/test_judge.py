@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from llmcurate.base.errors import LlmcurateError
+from tests.parameters import drawn
 from tokenize_kit.judge.candidate import open_candidate
 from tokenize_kit.judge.compare import HARD_TEXTS, compare, cut_text
 from tokenize_kit.judge.tally import Tally, Texts, renyi_efficiency
@@ -64,7 +65,7 @@ def test_each_file_is_encoded_by_what_can(candidates, folder):
 def test_positions_cover_the_text_in_order(candidates, kind):
     candidate = candidates[kind]
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=drawn(60), deadline=None)
     @given(st.lists(st.text("ab t'é\u0301ที่ก漢\n\x00\u2581😀", max_size=25), min_size=1, max_size=3))
     def check(texts):
         data, offsets = packed(texts)

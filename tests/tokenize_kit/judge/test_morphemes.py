@@ -7,7 +7,7 @@ from tokenizers import Tokenizer
 
 from llmcurate.base.errors import LlmcurateError
 from tokenize_kit.judge.candidate import open_candidate
-from tokenize_kit.judge.morphemes import morpheme_figures, read_lexicon
+from tokenize_kit.judge.compare import morpheme_figures, read_lexicon
 from tokenize_kit.learn.training import train_tokenizer
 
 LINES = "walked\twalk ed\nwalking\twalk ing\nunhappily\tun happi ly\ncat\tcat\n\nที่อยู่\tที่ อยู่\n"

@@ -8,7 +8,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from tokenize_kit.judge.candidate import open_candidate
-from tokenize_kit.judge.numbers import DEPTHS, DIGITS, grouping, indentation, number_cuts
+from tokenize_kit.judge.tally import DEPTHS, DIGITS, grouping, indentation, number_cuts
 from tokenize_kit.learn.training import train_tokenizer
 
 TEXTS = [f"is {k * 7919}\n  if x:\n    {k}\n\treturn {k}\n" for k in range(300)]

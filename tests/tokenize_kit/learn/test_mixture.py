@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from llmcurate.base.errors import LlmcurateError
 from tokenize_kit.learn.bpe import train_sizes
 from tokenize_kit.learn.mixture import Mixture, _limit, text_hashes
-from tokenize_kit.learn.options import TrainingOptions
+from tokenize_kit.learn.options import TrainingOptions, Weights, parse_weights, tempered
 from tokenize_kit.learn.training import train_on_corpus, train_tokenizers
-from tokenize_kit.learn.weights import Weights, parse_weights, tempered
 
 ROWS = [
     *[(f"the {k} low lower lowest newer newest, {k * k} times. ", "en") for k in range(60)],
@@ -202,7 +201,7 @@ def test_the_card_says_what_the_sample_was_drawn_from(tmp_path):
         ({"temperature": float("inf")}, "temperature is inf"),
         ({"temperature": float("nan")}, "temperature is nan"),
         ({"by": "lang"}, "by: only with temperature"),
-        ({"sample_bytes": 0}, "sample-bytes is 0"),
+        ({"sample_bytes": 0}, "sample_bytes is 0"),
         ({"seed": -1}, "seed is -1"),
     ],
     ids=lambda value: "" if isinstance(value, str) else "-".join(map(str, value.values())),

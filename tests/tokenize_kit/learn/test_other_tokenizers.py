@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmcurate.base.errors import LlmcurateError
+from tests.parameters import drawn
 from tests.tokenize_kit.byte_bpe import train_bpe
 from tokenize_kit.encode.byte_bpe import ByteEncoder, plan_of
 from tokenize_kit.encode.vocabulary import open_vocabulary
@@ -68,7 +69,7 @@ def test_ranks_give_the_ids_of_tiktoken(learned, pattern):
     library = theirs(learned, pattern)
     encoder = ByteEncoder(plan_of(learned, pattern))
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=drawn(60), deadline=None)
     @given(st.lists(HARD, min_size=1, max_size=4))
     def check(texts):
         assert lists(*encoder.encode(*packed(texts))) == [
@@ -80,7 +81,7 @@ def test_ranks_give_the_ids_of_tiktoken(learned, pattern):
     assert check == [library.encode_ordinary(text) for text in TEXTS]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=drawn(150), deadline=None)
 @given(
     st.lists(st.text("ab", min_size=2, max_size=6), unique=True, max_size=14),
     st.lists(st.text("ab", max_size=60), min_size=1, max_size=4),

@@ -15,7 +15,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from llmcurate.base.errors import LlmcurateError
 from tokenize_kit.formats.tokenizer_json import load_tokenizer
 from tokenize_kit.learn.backends import Words, learn_own, learn_sentencepiece
-from tokenize_kit.learn.char_bpe import (
+from tokenize_kit.learn.bpe import (
     BYTE_PIECES,
     CharacterWords,
     choose_characters,

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from tokenize_kit.encode.trie import make_alphabet, numbers_of
 from tokenize_kit.formats.tokenizer_json import load_tokenizer
 from tokenize_kit.learn import unigram_pieces
-from tokenize_kit.learn.char_bpe import BYTE_PIECES, choose_characters
+from tokenize_kit.learn.bpe import BYTE_PIECES, choose_characters
 from tokenize_kit.learn.training import train_tokenizer
-from tokenize_kit.learn.unigram import PRINTABLE_ASCII, UNKNOWN_PIECE
+from tokenize_kit.learn.unigram import PRINTABLE_ASCII, UNKNOWN_PIECE, SentencePieceLearner
 from tokenize_kit.learn.unigram_em import (
     PENALTY,
     Pieces,
@@ -37,7 +37,6 @@ from tokenize_kit.learn.unigram_pieces import (
 )
 from tokenize_kit.learn.unigram_seeds import LONGEST, find_seeds
 from tokenize_kit.learn.unigram_segments import character_kinds, count_sentences, cut_segments
-from tokenize_kit.learn.unigram_sentencepiece import SentencePieceLearner
 from tokenize_kit.pattern.categories import SCRIPTS, scripts
 
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Regex, pre_tokenizers
 
+from tests.parameters import drawn
 from tokenize_kit.pattern.automaton import compile_pattern
 from tokenize_kit.pattern.categories import categories, members
 from tokenize_kit.pattern.named import DIGITS, PATTERNS, RIGHT, o200k, pattern_with
@@ -60,7 +61,7 @@ def test_pieces_are_those_of_the_regex_engine(name):
     patterns = ONIGURUMA[name]
     split = reference(patterns)
 
-    @settings(max_examples=120, deadline=None)
+    @settings(max_examples=drawn(120), deadline=None)
     @given(TEXTS)
     def check(text):
         assert pieces(patterns, [text]) == [[p for p, _ in split.pre_tokenize_str(text)]]
@@ -149,7 +150,7 @@ def test_the_name_for_gguf_is_of_what_comes_out():
     assert not any(pattern_with(name, "triples-right").gguf for name in PATTERNS)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=drawn(120), deadline=None)
 @given(TEXTS)
 def test_cl100k_written_for_oniguruma_cuts_as_tiktoken_s_does(text):
     written = pattern_with("cl100k", "triples").parts
@@ -159,7 +160,7 @@ def test_cl100k_written_for_oniguruma_cuts_as_tiktoken_s_does(text):
 NUMBERS = st.lists(st.text(st.sampled_from("0123456789٣½Ⅳ²𝟘"), max_size=12), max_size=4)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=drawn(120), deadline=None)
 @given(NUMBERS, st.sampled_from([" ", ".", "  ", "a", "\n"]))
 def test_groups_from_the_right_are_those_of_the_regex_engine(numbers, between):
     text = between.join(numbers)
@@ -210,7 +211,7 @@ def test_a_long_run_of_digits_is_grouped_in_one_pass():
     assert (len(groups), groups[0], groups[-1]) == (333_334, "11", "111")
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=drawn(120), deadline=None)
 @given(TEXTS)
 def test_metaspace_gives_a_word_the_space_before_it_as_the_library_does(text):
     """Up to newlines, at which ours ends a word."""
@@ -220,7 +221,7 @@ def test_metaspace_gives_a_word_the_space_before_it_as_the_library_does(text):
     assert pieces(PATTERNS["metaspace"].parts, [text]) == [wanted]
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=drawn(120), deadline=None)
 @given(st.text(st.sampled_from([c for c in LETTERS if c not in "漢字"]), max_size=40))
 def test_bert_cuts_where_bert_s_pre_tokeniser_cuts(text):
     """But for ideographs, which its normaliser puts spaces around."""

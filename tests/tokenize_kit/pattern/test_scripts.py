@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Regex, pre_tokenizers
 
+from tests.parameters import drawn
 from tokenize_kit.pattern.automaton import compile_pattern
 from tokenize_kit.pattern.categories import SCRIPTS, scripts
 from tokenize_kit.pattern.named import PATTERNS, SCRIPT_BOUNDARIES, graphemes, pattern_with
@@ -47,14 +48,14 @@ def test_a_property_of_a_script_is_one_of_a_pattern():
     assert pieces([r"\p{Thai}+|\P{Thai}+"], "abก่ข c") == ["ab", "ก่ข", " c"]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=drawn(150), deadline=None)
 @given(TEXTS)
 def test_the_table_of_scripts_cuts_as_the_regex_engine_cuts(text):
     split = pre_tokenizers.Split(Regex(SCRIPT_BOUNDARIES), "isolated")
     assert pieces([SCRIPT_BOUNDARIES], text) == [p for p, _ in split.pre_tokenize_str(text)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=drawn(150), deadline=None)
 @given(TEXTS)
 def test_no_piece_spans_two_scripts_and_none_is_cut_within_one(text):
     cut = pieces([SCRIPT_BOUNDARIES], text)
@@ -80,7 +81,7 @@ def clusters_cut(parts, text):
 def test_no_piece_of_graphemes_ends_within_a_cluster(digits):
     parts = pattern_with("graphemes", digits).parts
 
-    @settings(max_examples=250, deadline=None)
+    @settings(max_examples=drawn(250), deadline=None)
     @given(TEXTS)
     def check(text):
         assert not clusters_cut(parts, text)

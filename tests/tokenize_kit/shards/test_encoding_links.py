@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from llmcurate.base.disk.atomic import seal
+from llmcurate.base.disk.sealed_json import seal
 from tokenize_kit.shards.progress import NAME, Progress
 from tokenize_kit.shards.writer import _commit
 

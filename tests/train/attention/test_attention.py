@@ -17,8 +17,8 @@ from train.attention.backends import lengths_of
 from train.attention.choice import choose
 from train.config import TrainConfig
 from train.loop.backends import backends_line, layer_backends
+from train.model.positions import alibi_slopes
 from train.model.presets import preset
-from train.model.tables import alibi_slopes
 
 pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without")
 
@@ -26,7 +26,9 @@ DOCUMENTS = torch.tensor([[0, 0, 0, 1, 1, 2, 2, 2], [3, 3, 3, 3, 3, 3, 3, -1]])
 
 
 def test_training_needs_no_triton():
-    code = "import sys; sys.modules['triton'] = None; import train.loop.pretrain, train.judge.judge"
+    code = (
+        "import sys; sys.modules['triton'] = None; import train.loop.pretrain, train.evaluate.judge"
+    )
     assert (
         subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[3]).returncode == 0
     )

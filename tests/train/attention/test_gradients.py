@@ -174,6 +174,8 @@ def _flex_on_a_cpu(monkeypatch):
     """FlexAttention, not compiled, has the gradients of its formulas; a CPU is only refused."""
     monkeypatch.setenv("LLMCURATE_TRUST_CODE", "1")
     monkeypatch.setattr("torch.nn.attention.flex_attention._validate_device", lambda *_: None)
+    traced = "torch.nn.attention.flex_attention._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG"
+    monkeypatch.setattr(traced, False)
     flex = dataclasses.replace(BACKENDS["flex"], forward_only=frozenset())
     monkeypatch.setitem(BACKENDS, "flex", flex)
 

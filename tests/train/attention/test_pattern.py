@@ -9,7 +9,7 @@ from llmcurate.base.errors import LlmcurateError
 from tests.train.attention.test_attention import case, untraced
 from train.attention import Mask, attend, positions_of
 from train.attention.choice import choose
-from train.attention.pattern import drawn_blocks
+from train.attention.mask import drawn_blocks
 
 pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without")
 

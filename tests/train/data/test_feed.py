@@ -18,11 +18,10 @@ from tests.train.conftest import sentences
 from tests.train.data.causal_rows import causal
 from tests.train.data.feed_settings import MODEL, PLAIN
 from tokenize_kit.shards.writer import encode_shards
-from train.config import TrainConfig, locate, stages_of
+from train.config import Source, Stage, TrainConfig, locate, stages_of
 from train.data.feed import Feed
 from train.loop.pretrain import pretrain
 from train.optim.schedules import learning_rate
-from train.stages import Source, Stage
 
 
 @pytest.fixture(scope="module")

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from llmcurate.base.errors import LlmcurateError
 from tests.train.data.causal_rows import causal
+from train.config import Source
 from train.data.feed import Sampler
 from train.data.mixing import Mixture, counts, shares_of
 from train.data.rows import Rows
 from train.data.shards import read_shards
-from train.stages import Source
 
 SHARES = st.lists(st.integers(1, 1000), min_size=1, max_size=9)
 
@@ -162,14 +162,14 @@ def test_a_weight_beside_epochs_is_refused_by_name(parts):
 @pytest.mark.parametrize(
     ("much", "message"),
     [
-        ({"weight": 0}, "weight is 0: it must be over 0"),
+        ({"weight": 0}, "weight is 0: give more than 0"),
         ({"epochs": float("inf")}, "epochs is inf"),
         ({"tokens": -3}, "tokens is -3"),
-        ({"weight": 1, "epochs": 1}, "give weight or epochs"),
+        ({"weight": 1, "epochs": 1}, "source wiki: give weight or epochs"),
     ],
 )
 def test_impossible_amounts_are_refused_by_name(much, message):
-    with pytest.raises(LlmcurateError, match=f"source wiki: {message}"):
+    with pytest.raises(LlmcurateError, match=message):
         source("wiki", **much)
 
 

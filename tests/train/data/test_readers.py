@@ -15,8 +15,8 @@ from llmcurate.base.errors import LlmcurateError
 from tests.train.conftest import sentences
 from tokenize_kit.shards.shard_files import megatron_index
 from tokenize_kit.shards.writer import Layout, encode_shards
+from train.data.readers import Foreign
 from train.data.shards import read_shards
-from train.data.token_file import Foreign
 
 DOCUMENTS = [[5, 6, 7, 0], [8, 0], [9, 10, 11, 12, 13, 0], [0], [3, 4, 0]]
 KNOWN = Foreign(vocab_size=300, end_of_text=0)

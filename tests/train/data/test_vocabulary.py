@@ -10,7 +10,7 @@ import pytest
 from tokenizers import AddedToken, Tokenizer
 from tokenizers.models import BPE, WordPiece
 
-from llmcurate.base.disk.atomic import seal
+from llmcurate.base.disk.sealed_json import seal
 from llmcurate.base.errors import LlmcurateError
 from train.data.shards import load_tokenizer, read_shards
 from train.data.vocabulary import vocabulary

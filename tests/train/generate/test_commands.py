@@ -12,7 +12,7 @@ from llmcurate.base.terminal.output import visible
 from tests.train.loop.small_runs import build, trained
 from train.data.vocabulary import vocabulary
 from train.model.presets import preset
-from train.objectives.middle import FillInTheMiddle
+from train.objectives.causal import FillInTheMiddle
 
 
 @pytest.fixture(scope="module")

@@ -61,14 +61,14 @@ def test_a_dry_run_names_the_class_and_writes_nothing(run, tmp_path, capsys):
     [
         (
             ["export", "RUN", "-o", "OUT", "--format", "gguf"],
-            "choose jsonl, warc, minhash, bloom or hf",
+            "choose one of jsonl, warc, minhash, bloom, hf",
         ),
         (["export", "RUN", "RUN", "-o", "OUT", "--format", "hf"], "give one folder"),
         (["export", "RUN", "--format", "hf"], "give -o OUT"),
         (["export", "OUT", "-o", "NEW", "--format", "hf"], "no finished checkpoint"),
         (
             ["export", "RUN", "-o", "OUT", "--format", "hf", "--dtype", "int4"],
-            "choose float32 or bfloat16",
+            "choose one of float32, bfloat16",
         ),
         (["import", "RUN", "-o", "OUT"], "is a trained model, not a model of transformers"),
     ],

@@ -17,9 +17,9 @@ from train.hf.families import FAMILIES, family_of
 from train.hf.load import import_model, look
 from train.measure.accounting import parameters
 from train.model.config import ModelConfig
+from train.model.head_settings import SPAN, Task
+from train.model.heads import with_task
 from train.model.presets import preset
-from train.model.task_settings import SPAN, Task
-from train.model.tasks import with_task
 
 transformers = pytest.importorskip("transformers")
 transformers.logging.set_verbosity_error()

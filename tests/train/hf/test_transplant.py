@@ -15,7 +15,7 @@ from tokenize_kit.learn.training import train_tokenizer
 from train.data.shards import load_tokenizer
 from train.generate.generate import load
 from train.hf.load import load as weights_in
-from train.hf.transplant import transplant
+from train.hf.load import transplant
 from train.model.presets import preset
 
 TEXTS = ["the cat sat on the mat", "a dog slept on the sofa, then it ran"] * 30

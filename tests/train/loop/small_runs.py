@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import load_file
 
-from llmcurate.base.disk.atomic import checksum, encode_json, seal, unseal
+from llmcurate.base.disk.sealed_json import checksum, encode_json, seal, unseal
 from train.config import TrainConfig
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder

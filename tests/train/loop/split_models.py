@@ -13,9 +13,8 @@ from train.config import TrainConfig
 from train.data.shards import read_shards
 from train.device import autocast
 from train.loop.distributed import Ranks, place_model, ranks
-from train.loop.evaluate import Scoring
+from train.loop.evaluate import Scoring, Text
 from train.loop.start import start_of, take_over
-from train.loop.texts import Text
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.runs.checkpoint import load_model, newest

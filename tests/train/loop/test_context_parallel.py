@@ -11,10 +11,10 @@ from llmcurate.base.errors import LlmcurateError
 from llmcurate.base.settings import change
 from tests.train.loop.processes import lines, train_together
 from tests.train.loop.test_distributed import MODEL, TRAIN
+from train.config import Stage
 from train.loop.distributed import parts_of
 from train.loop.pretrain import pretrain
 from train.objective_settings import Prefix
-from train.stages import Stage
 
 SHARED = dataclasses.replace(
     TRAIN, context_parallel=2, steps=6, eval_every=3, checkpoint_every=3, z_loss=1e-4

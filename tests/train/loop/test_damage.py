@@ -11,12 +11,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from llmcurate.base.disk.atomic import clear, write_atomic
+from llmcurate.base.disk.files import clear_dead, write_atomic
 from llmcurate.base.errors import LlmcurateError
 from tests.train.data.feed_settings import MODEL
 from train.config import TrainConfig
-from train.data.intact import Comparison
-from train.data.shards import read_shards
+from train.data.shards import Comparison, read_shards
 from train.loop.pretrain import pretrain
 from train.runs.checkpoint import complete
 
@@ -170,5 +169,5 @@ def test_what_a_killed_process_left_half_written_goes_and_that_of_a_live_one_sta
         f".part-{live}-0123abcd-a.json",
         *(f".part-{process}-0123abcd-b.json" for process in (dead, live)),
     }
-    clear(tmp_path)
+    clear_dead(tmp_path)
     assert not (tmp_path / f".part-{dead}-0123abcd-b.json").exists()

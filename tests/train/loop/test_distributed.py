@@ -16,7 +16,7 @@ from llmcurate.base.errors import LlmcurateError
 from tests.train.data.causal_rows import causal
 from tests.train.loop.processes import at_hand, lines, marked, together, train_together
 from tests.train.loop.split_models import facts
-from train.config import TrainConfig
+from train.config import Stage, TrainConfig
 from train.data.shards import read_shards
 from train.generate.generate import generate
 from train.hf.export import export
@@ -29,7 +29,6 @@ from train.model.decoder import Decoder
 from train.model.feed_forward_settings import Dense
 from train.objectives.causal import Causal
 from train.runs.checkpoint import complete, stored, weights_of
-from train.stages import Stage
 
 MODEL = ModelConfig(
     vocab=300,
@@ -205,7 +204,7 @@ def test_documents_and_their_order_do_not_depend_on_processes_or_micro_batches(
     shard_folder, processes, accumulate, each, step
 ):
     from train.loop.start import make_plan
-    from train.loop.step import Stepper
+    from train.loop.training_step import Stepper
 
     config = dataclasses.replace(TRAIN, rows=processes * accumulate * each, accumulate=accumulate)
     _, sampler = make_plan(shard_folder, MODEL, config)
@@ -302,7 +301,7 @@ def test_a_wrong_setting_of_the_package_is_one_line(capsys, monkeypatch, tmp_pat
 
     for sets, message in (
         ("stesp=2", "--set: unknown setting 'stesp'; did you mean steps?"),
-        ("steps=many", "--set: steps is 'many', expected int"),
+        ("steps=many", "--set: steps is 'many': give a whole number"),
         ("steps", "--set steps: give NAME=VALUE"),
     ):
         monkeypatch.setattr(sys, "argv", ["train", str(tmp_path), "out", "--set", sets])

@@ -14,7 +14,7 @@ from tests.parameters import few
 from tests.train.data.feed_settings import MODEL
 from train.config import TrainConfig
 from train.data.shards import load_tokenizer, read_shards
-from train.judge.judge import open_model as load_judged
+from train.evaluate.judge import open_model as load_judged
 from train.loop.pretrain import pretrain
 from train.model.presets import preset
 from train.objective_settings import Causal, Masked

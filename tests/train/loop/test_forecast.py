@@ -10,14 +10,13 @@ import pytest
 from curate.cli.app import invoke
 from llmcurate.base.errors import LlmcurateError
 from llmcurate.base.settings import change
-from train.config import TrainConfig
+from train.config import Stage, TrainConfig
 from train.loop import forecast as ahead
 from train.loop.forecast import MFU, forecast
 from train.loop.pretrain import pretrain
 from train.measure.accounting import flops_per_token
 from train.measure.describe import find_gpu
 from train.model.presets import preset
-from train.stages import Stage
 
 TRAIN = TrainConfig(
     steps=6, rows=4, context=32, warmup=1, eval_every=3, checkpoint_every=3, device="cpu"

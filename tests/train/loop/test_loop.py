@@ -19,7 +19,7 @@ from train.loop.pretrain import pretrain
 from train.measure.describe import peak, peak_of
 from train.model.decoder import Decoder
 from train.objective_settings import Prefix
-from train.optim.weights import Average
+from train.optim.optimizers import Average
 from train.runs.checkpoint import best, complete, load_state
 
 TRAIN = TrainConfig(
@@ -110,8 +110,8 @@ def test_bf16_is_near_and_fp32_is_what_a_cpu_takes_by_itself(shard_folder, tmp_p
 def test_the_gradient_is_clipped_and_its_norm_before_that_logged(shard_folder, tmp_path, plain):
     from train.data.shards import read_shards
     from train.loop.distributed import Ranks
-    from train.loop.run import Run
     from train.loop.start import make_plan
+    from train.loop.training import Run
 
     settings = dataclasses.replace(TRAIN, clip=0.01)
     plan, data = make_plan(shard_folder, TWO_LAYERS, settings)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from train.config import TrainConfig
-from train.loop import run
+from train.config import Stage, TrainConfig
+from train.loop import training
 from train.loop.pretrain import pretrain
 from train.measure.accounting import flops_per_token
 from train.model.presets import preset
-from train.stages import Stage
 
 MODEL = preset("tiny", vocab=300, context=64)
 
@@ -18,12 +17,12 @@ MODEL = preset("tiny", vocab=300, context=64)
 def clock(monkeypatch):
     """Seconds that the run's clock shows, in a list of one."""
     now = [0.0]
-    monkeypatch.setattr(run.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(training.time, "perf_counter", lambda: now[0])
     return now
 
 
 def test_what_is_left_goes_by_the_pace_after_the_first_figures(clock):
-    left = run.Pace(MODEL, TrainConfig(steps=100, context=64), 20)
+    left = training.Pace(MODEL, TrainConfig(steps=100, context=64), 20)
     clock[0] = 70.0  # as with kernels that compile
     assert left.left(30) == pytest.approx(70 * 7)
     clock[0] += 20.0
@@ -36,7 +35,7 @@ def test_what_is_left_goes_by_the_pace_after_the_first_figures(clock):
 def test_steps_of_a_later_stage_count_by_their_operations(clock):
     stages = (Stage(steps=20, context=16, rows=1), Stage(steps=10, context=64, rows=2))
     train = TrainConfig(steps=30, context=64, stages=stages)
-    left = run.Pace(MODEL, train, 0)
+    left = training.Pace(MODEL, train, 0)
     clock[0] = 10.0
     later = 10 * 128 * flops_per_token(MODEL, 64) / (10 * 16 * flops_per_token(MODEL, 16))
     assert left.left(10) == pytest.approx(10.0 + 10.0 * later)

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from train.loop.step import Ahead
+from train.loop.training_step import Ahead
 
 
 @pytest.fixture

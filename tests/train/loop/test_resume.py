@@ -14,7 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from llmcurate.base.disk.atomic import unseal
+from llmcurate.base.disk.sealed_json import unseal
 from llmcurate.base.errors import LlmcurateError
 from tests.train.data.feed_settings import TWO_LAYERS
 from train.config import TrainConfig
@@ -124,6 +124,11 @@ def same(a: dict, b: dict) -> bool:
     for name, tensor in a["tensors"].items():
         assert torch.equal(tensor, b["tensors"][name]), name
     return all(a[kind] == b[kind] for kind in ("metrics", "summary", "sample"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def short_samples():
+    """Whole ones, as other processes write them."""
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-import train.loop.step
+import train.loop.training_step
 import train.objectives.losses
-from llmcurate.base.disk.atomic import encode_json, seal
+from llmcurate.base.disk.sealed_json import encode_json, seal
 from llmcurate.base.errors import LlmcurateError
 from tests.train.data.feed_settings import TWO_LAYERS
 from train.config import TrainConfig
@@ -38,7 +38,7 @@ BAD = (9, 12)  # steps, counted from 0, whose batches are poisoned
 def poisoned(monkeypatch):
     """The loss of some batches is twenty times as large."""
     torch.set_num_threads(1)
-    stepped, sums = train.loop.step.Stepper.step, train.objectives.losses.loss_sums
+    stepped, sums = train.loop.training_step.Stepper.step, train.objectives.losses.loss_sums
     now = []
 
     def noted(self, step, *arguments):
@@ -50,7 +50,7 @@ def poisoned(monkeypatch):
         times = 20 if now[0] in BAD else 1
         return loss * times, nats * times, squares
 
-    monkeypatch.setattr(train.loop.step.Stepper, "step", noted)
+    monkeypatch.setattr(train.loop.training_step.Stepper, "step", noted)
     monkeypatch.setattr(train.objectives.losses, "loss_sums", bad)
 
 

@@ -11,13 +11,12 @@ from safetensors.torch import load_file, save_file
 from curate.cli.app import invoke
 from llmcurate.base.errors import LlmcurateError
 from tests.train.loop.small_runs import build, trained
-from train.config import TrainConfig
+from train.config import Stage, TrainConfig
 from train.hf.export import export
 from train.loop.pretrain import pretrain
 from train.model.position_settings import RopeScaling
 from train.model.presets import preset
 from train.runs.checkpoint import complete, load_plan, model_of
-from train.stages import Stage
 
 TRAIN = TrainConfig(
     steps=4, rows=2, context=32, warmup=0, eval_every=4, eval_tokens=512, checkpoint_every=2,

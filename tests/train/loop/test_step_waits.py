@@ -13,7 +13,7 @@ from train.attention import BACKENDS
 from train.config import TrainConfig
 from train.data.feed import Feed
 from train.loop.distributed import Ranks
-from train.loop.step import Stepper
+from train.loop.training_step import Stepper
 from train.model.decoder import Decoder
 from train.objective_settings import Causal
 from train.objectives import losses

@@ -18,9 +18,8 @@ from tests.train.loop.small_runs import build
 from train.config import TrainConfig
 from train.data.shards import read_shards
 from train.loop.distributed import Ranks
-from train.loop.evaluate import Scoring
+from train.loop.evaluate import Scoring, Text
 from train.loop.pretrain import pretrain
-from train.loop.texts import Text
 
 HERE = Ranks(device=torch.device("cpu"))
 SMALL = TrainConfig(steps=4, rows=4, context=32, warmup=1, eval_every=2, checkpoint_every=4)

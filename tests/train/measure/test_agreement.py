@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from train.measure.agreement import (
+from train.loop.task_scores import (
     accuracy,
     answer_f1,
     entities,

@@ -63,8 +63,8 @@ def test_recomputing_and_half_precision_take_less():
     again = training_memory(config, rows=2, context=64, recompute=True)
     assert again.activations < 0.2 * full.activations
     assert again.peak <= full.peak
-    many = training_memory(config, rows=16, context=64)
-    half = training_memory(config, rows=16, context=64, precision="bf16")
+    many = training_memory(TINY, rows=16, context=64)
+    half = training_memory(TINY, rows=16, context=64, precision="bf16")
     assert half.activations < many.activations
     lion = training_memory(config, rows=2, context=64, optimizer="lion")
     assert lion.optimizer == pytest.approx(full.optimizer / 2, rel=1e-3)

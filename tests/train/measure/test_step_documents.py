@@ -11,11 +11,11 @@ import pytest
 from llmcurate.base.errors import LlmcurateError
 from tests.train.data.causal_rows import causal
 from tests.train.data.feed_settings import MODEL, PLAIN
+from train.config import Source, Stage
 from train.data.feed import Feed
 from train.data.shards import read_shards
 from train.loop.pretrain import pretrain
 from train.measure.step_documents import which
-from train.stages import Source, Stage
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from train.attention import Mask
 from train.model.block import View
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
-from train.model.residual_settings import DeepNorm
+from train.model.stack_settings import DeepNorm
 
 TOKENS = torch.randint(0, 61, (2, 9), generator=torch.Generator().manual_seed(1))
 

@@ -14,8 +14,8 @@ from train.model.attention_settings import Grouped
 from train.model.config import ModelConfig
 from train.model.feed_forward_settings import Dense
 from train.model.position_settings import Rope, RopeScaling
+from train.model.positions import sinusoids
 from train.model.rope import rope_frequencies, rotate, rotations
-from train.model.tables import sinusoids
 
 SHAPE = ModelConfig(
     vocab=61,
@@ -113,7 +113,7 @@ def test_longrope_takes_the_short_divisors_within_the_original_context():
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
-        ({"kind": "cubic"}, "position.scaling.kind is 'cubic'"),
+        ({"kind": "cubic"}, "kind is 'cubic'"),
         ({"kind": "yarn", "factor": 2.0}, "give original_context"),
         ({"kind": "linear", "factor": 0.5}, "give 1 or more"),
         ({"kind": "llama3", "original_context": 8, "low": 4.0}, "low must be less"),

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from train.model.attention_settings import BIASES, Grouped
+from typing import get_args, get_type_hints
+
+from train.model.attention_settings import Grouped
 from train.model.config import ModelConfig
 from train.model.feed_forward_settings import ACTIVATIONS, Dense
 from train.model.position_settings import POSITIONS
-from train.model.stack_settings import NORMS, PLACES
+from train.model.stack_settings import Norm
+
+
+def choices(kind: type, name: str) -> tuple[str, ...]:
+    """The values that a setting may have."""
+    return get_args(get_type_hints(kind)[name])
+
 
 SHAPE = ModelConfig(
     vocab=61,
@@ -27,9 +35,13 @@ LATENT = {
 }
 
 VARIANTS: dict[str, dict] = {
-    **{f"norm {value}": {"norm.kind": value} for value in NORMS},
-    **{f"place {value}": {"norm.place": value} for value in PLACES if value != "none"},
-    **{f"bias {value}": {"attention.bias": value} for value in BIASES},
+    **{f"norm {value}": {"norm.kind": value} for value in choices(Norm, "kind")},
+    **{
+        f"place {value}": {"norm.place": value}
+        for value in choices(Norm, "place")
+        if value != "none"
+    },
+    **{f"bias {value}": {"attention.bias": value} for value in choices(Grouped, "bias")},
     "bias of feed-forward": {"feed_forward.bias": True},
     **{f"activation {value}": {"feed_forward.activation": value} for value in ACTIVATIONS},
     **{f"position {value}": {"position": value} for value in POSITIONS},

@@ -17,8 +17,8 @@ from train.hf.export import export
 from train.loop.pretrain import pretrain
 from train.model.presets import preset
 from train.objective_settings import Masked
-from train.objectives.boundary import PLACES, beside
 from train.objectives.example import IGNORED
+from train.objectives.losses import PLACES, beside
 
 
 def plain(targets: list[int], documents: list[int], at: int) -> tuple[int, int, int] | None:

@@ -14,10 +14,18 @@ from llmcurate.base.errors import LlmcurateError
 from train.data.rows import Piece, longest
 from train.data.vocabulary import Vocabulary
 from train.objective_settings import Spans
-from train.objectives.denoise import NOISES, Denoising, width
+from train.objectives.denoise import (
+    NOISES,
+    Denoising,
+    hidden_of,
+    random_spans,
+    replaced,
+    segments,
+    some,
+    width,
+)
+from train.objectives.denoise import spans_of as spans_in
 from train.objectives.example import IGNORED, Draws
-from train.objectives.noise import hidden_of, random_spans, replaced, segments, some
-from train.objectives.noise import spans_of as spans_in
 
 END = 1000
 FORMS = st.sampled_from(["prefix", "causal"])

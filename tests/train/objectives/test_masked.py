@@ -15,8 +15,7 @@ from train.data.vocabulary import Vocabulary
 from train.objective_settings import Masked as Settings
 from train.objective_settings import NextSentence, SentenceOrder
 from train.objectives.example import IGNORED, Draws
-from train.objectives.masked import Masked, _lengths
-from train.objectives.pairs import Pairs
+from train.objectives.masked import Masked, Pairs, _lengths
 
 PLAIN = Settings()
 VOCABULARY = Vocabulary(

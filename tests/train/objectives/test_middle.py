@@ -13,8 +13,8 @@ from tests.train.objectives.test_denoise import END, piece
 from tests.train.objectives.test_masked import Shares
 from train.data.vocabulary import Vocabulary
 from train.objective_settings import FillInTheMiddle as Settings
+from train.objectives.causal import FillInTheMiddle
 from train.objectives.example import IGNORED, Draws
-from train.objectives.middle import FillInTheMiddle
 
 PRE, SUF, MID = 1001, 1002, 1003
 ROLES = FillInTheMiddle.needs(Settings(), 64)

@@ -16,15 +16,14 @@ from llmcurate.base.settings import change
 from tests.train.objectives.test_masked import VOCABULARY, piece, put_back
 from train.config import TrainConfig
 from train.measure.accounting import flops_per_token, matmul_parameters, parameters
-from train.model.decoder import Decoder
-from train.model.generator import in_whole
+from train.model.decoder import Decoder, in_whole
 from train.model.presets import preset
 from train.objective_settings import Auto, Masked
 from train.objective_settings import Replaced as Settings
 from train.objectives.example import IGNORED, Draws, Example
 from train.objectives.losses import Losses
+from train.objectives.masked import Replaced, put_in, sampled
 from train.objectives.objectives import objective_for
-from train.objectives.replaced import Replaced, put_in, sampled
 
 SMALL = change(
     preset("electra-tiny"),

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmcurate.base.errors import LlmcurateError
-from train.config import TrainConfig
+from train.config import Stage, TrainConfig
 from train.optim.schedules import SCHEDULES, decay_begins, learning_rate, schedule
-from train.stages import Stage
 
 configs = st.builds(
     TrainConfig,

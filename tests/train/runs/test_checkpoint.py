@@ -8,9 +8,8 @@ import torch
 from tests.disk_calls import disk_calls
 from tests.train.data.feed_settings import MODEL
 from train.config import TrainConfig
-from train.runs.checkpoint import Keep, Snapshot, State, best, complete, superfluous, write
+from train.runs.checkpoint import Keep, Saver, Snapshot, State, best, complete, superfluous, write
 from train.runs.plan import Plan
-from train.runs.saver import Saver
 
 
 def saved(folder, step, keep, loss=None):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmcurate.base.disk.atomic import remove
+from llmcurate.base.disk.safe_paths import remove
 from llmcurate.base.errors import LlmcurateError
 from train.runs.checkpoint import no_link
 
@@ -13,7 +13,7 @@ def test_a_link_is_removed_and_what_it_leads_to_stays(tmp_path):
     (tmp_path / "victim").mkdir()
     (tmp_path / "victim/state.json").touch()
     (tmp_path / "step-0000002").symlink_to("victim")
-    remove(tmp_path / "step-0000002", must=True)
+    remove(tmp_path / "step-0000002", inside=tmp_path, must=True)
     assert [p.name for p in tmp_path.iterdir()] == ["victim"]
     assert (tmp_path / "victim/state.json").exists()
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from llmcurate.base.disk.atomic import checksum
+from llmcurate.base.disk.sealed_json import checksum
 from train.runs.parts import read_parts
 from train.runs.tensors import Damaged, Stored, tensor_checksum, write_tensors
 

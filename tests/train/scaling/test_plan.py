@@ -83,7 +83,7 @@ def test_the_command_prints_the_plan(capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("plan", "scaling plan needs --flops"),
+        ("plan", "--flops is missing"),
         ("plan --flops 0", "--flops"),
         ("plan --flops inf", "--flops"),
         ("plan --flops 1e20 --fit empty.json", "no fit in this file"),

@@ -12,7 +12,7 @@ from curate.inspect.scaling import sweep_lines
 from llmcurate.base.settings import change
 from tests.llmcurate.base.pages.structure import check_structure
 from train.config import TrainConfig
-from train.judge.compare import Budget
+from train.evaluate.compare import Budget
 from train.measure.accounting import non_embedding, parameters
 from train.model.presets import preset
 from train.scaling.sweep import ladder, sweep

@@ -12,8 +12,7 @@ from train.model.config import ModelConfig
 from train.model.feed_forward_settings import Dense
 from train.model.head_settings import Embedding, Head
 from train.model.position_settings import Alibi, Distances, Learned, Rope
-from train.model.residual_settings import Parallel
-from train.model.stack_settings import Norm
+from train.model.stack_settings import Norm, Parallel
 
 LAYER_NORM = Norm(kind="layer")
 

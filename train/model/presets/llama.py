@@ -13,8 +13,7 @@ from train.model.feed_forward_settings import Dense
 from train.model.head_settings import Head
 from train.model.position_settings import Rope, RopeScaling
 from train.model.presets.gpt import heads_of
-from train.model.residual_settings import Parallel
-from train.model.stack_settings import Norm
+from train.model.stack_settings import Norm, Parallel
 
 
 def ours(layers: int, hidden: int, heads: int, kv_heads: int, mlp: int, **more: int) -> ModelConfig:

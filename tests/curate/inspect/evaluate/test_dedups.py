@@ -14,8 +14,7 @@ import pytest
 
 from curate.dedup.minhash.banding import predicted
 from curate.documents.edits import Edit
-from curate.inspect.evaluate.dedups import Evaluation, evaluate, text
-from curate.inspect.evaluate.dedups_scoring import Gone, score
+from curate.inspect.evaluate.dedups import Evaluation, Gone, evaluate, score, text
 from curate.inspect.evaluate.planting import KINDS, Plant, Region
 from llmcurate.base.errors import UsageError
 from tests.llmcurate.base.pages.structure import check_structure

@@ -188,7 +188,7 @@ def test_absent_files_and_unknown_extractors_are_one_line(bench: Bench, crawl: P
     for arguments, says in (
         (("no.jsonl", crawl), "no.jsonl"),
         ((gold, "no.warc"), "no.warc does not exist"),
-        ((gold, crawl, "--extractor", "magic"), "choose blocks, resiliparse"),
+        ((gold, crawl, "--extractor", "magic"), "choose one of blocks, resiliparse"),
     ):
         done = bench.command("extract-eval", *arguments)
         assert done.returncode == 2 and says in done.stderr, done.stderr

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curate.corpus.sizes import Sizes
+from curate.corpus.sketches import run_here
 from curate.inspect.report import store
 from curate.inspect.report.page import Figures, gather
 
@@ -51,16 +51,9 @@ def out(shared_bench: Any) -> Path:
 
 
 def elsewhere(function: str, tasks: list[Any]) -> Iterator[tuple[Any, Any]]:
-    """The tasks from the last to the first, as JSON passes them to and from another machine, which
-    sees what the function says that it reads and writes."""
-    module, _, name = function.partition(":")
-    work, files = (getattr(importlib.import_module(module), n) for n in (name, f"{name}_files"))
-    for task in reversed(json.loads(json.dumps(tasks))):
-        touched = files(task)
-        assert all(Path(path).is_file() for path in touched["reads"])
-        result = json.loads(json.dumps(work(task)))
-        assert all(Path(path).is_file() for path in touched["writes"])
-        yield task, result
+    """The tasks from the last to the first, as JSON passes them to and from another machine."""
+    for task, result in run_here(function, reversed(json.loads(json.dumps(tasks)))):
+        yield task, json.loads(json.dumps(result))
 
 
 def figures(out: Path, **how: Any) -> Figures:

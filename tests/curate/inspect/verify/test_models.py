@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from curate.inspect.verify import verify as verifying
+from curate.inspect.verify.finished_run import Document, Source
 from curate.inspect.verify.labels import line
 from curate.inspect.verify.records import Peer, _difference, _same_date
-from curate.inspect.verify.run import Document, Source
 from tests.curate.inspect.verify.conftest import rewrite
 from tests.curate.scoring.perplexity.conftest import sentences, trained
 

@@ -13,7 +13,6 @@ from curate.inspect.whatif.apply import apply
 from curate.run.driver import Options
 from curate.run.ledger import Ledger
 from llmcurate.base.errors import LockHeld, UsageError
-from tests.curate.inspect.whatif.quick_runs import no_reports  # noqa: F401
 
 WORDS = "the house stands on a hill and the river below it runs clear and cold to be that".split()
 STEPS = [

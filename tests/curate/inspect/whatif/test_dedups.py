@@ -9,7 +9,6 @@ import pytest
 
 from curate.inspect.whatif.figures import answer
 from curate.steps.recipe import make_step
-from tests.curate.inspect.whatif.quick_runs import no_reports  # noqa: F401
 from tests.parameters import mostly_slow
 
 WORDS = "the house stands on a hill and the river below it runs clear and cold to be that".split()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import random
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -16,16 +14,13 @@ import pytest
 
 from curate.documents.documents import documents
 from curate.documents.limits import langs_of, marks
-from curate.documents.rejected import REASONS
-from curate.inspect.whatif import columns
 from curate.inspect.whatif.figures import Amount, Answer, Language, answer
 from curate.inspect.whatif.rendering import by_effect, touched
 from curate.inspect.whatif.rendering import page as page_of
 from curate.inspect.whatif.rendering import text as text_of
-from curate.inspect.whatif.scores import SIZES
+from curate.inspect.whatif.scores import SIZES, _fill
 from curate.steps.recipe import make_step
 from llmcurate.base.errors import UsageError
-from tests.curate.inspect.whatif.quick_runs import no_reports  # noqa: F401
 from tests.llmcurate.base.pages.structure import check_structure
 
 WORDS = "the house stands on a hill and the river below it runs clear and cold to be that".split()
@@ -55,38 +50,15 @@ def texts(count: int) -> list[dict[str, Any]]:
     return rows
 
 
-READ_AHEAD = """
-import sys
-from pathlib import Path
-from curate.inspect.whatif.columns import start
-reading = start(Path(sys.argv[1]))
-before = set(sys.modules)
-reading.tables()
-reading.close()
-print(sorted({name.partition(".")[0] for name in {*sys.modules} - before} & {"pandas", "numba"}))
-"""
-
-
-def test_reading_ahead_imports_nothing_beside_the_commands_own_imports(bench: Any) -> None:
-    # Two threads that import may wait for each other for ever.
-    done = subprocess.run(
-        [sys.executable, "-c", READ_AHEAD, bench.folder / "measured"],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert done.stdout == "[]\n"
-
-
-def test_numbers_with_gaps_are_read_ahead_as_they_are(tmp_path: Any) -> None:
-    for name, rows in (("corpus", [1, None, 2**20]), ("rejected", [])):
-        (tmp_path / name).mkdir()
-        table = pa.table({"s.n": pa.array(rows, pa.int64()), "s.f": pa.array(rows, pa.float32())})
-        table = table.append_column(REASONS, pa.array([[]] * len(rows), pa.list_(pa.string())))
-        pq.write_table(table, tmp_path / name / "part-00000.parquet")
-    reading = columns.start(tmp_path)
-    assert reading is not None and len(reading.tables()) == 2
-    for values in reading.numbers.values():
-        np.testing.assert_array_equal(values, [1.0, np.nan, 2.0**20])
-    reading.close()
+def test_numbers_with_gaps_are_read_as_they_are(tmp_path: Any) -> None:
+    rows, path = [1, None, 2**20], tmp_path / "part-00000.parquet"
+    table = pa.table({"s.n": pa.array(rows, pa.int64()), "s.f": pa.array(rows, pa.float32())})
+    pq.write_table(table, path)
+    numbers = {name: np.zeros(4) for name in ("s.n", "s.f", "absent")}
+    _fill(numbers, path, slice(1, 4))
+    gaps = [0, 1, np.nan, 2**20]
+    for name, values in {"s.n": gaps, "s.f": gaps, "absent": [0, *[np.nan] * 3]}.items():
+        np.testing.assert_array_equal(numbers[name], values)
 
 
 @pytest.fixture(scope="module")
@@ -216,7 +188,7 @@ def test_what_scores_cannot_decide_is_named_and_the_rest_is_counted(bench: Any) 
 @pytest.mark.parametrize(("setting", "message"), [
     ("gopher.min_words=3", "no section"),
     ("gopher_quality.min_word=3", "unknown key"),
-    ("gopher_quality.min_words=many", "valid integer"),
+    ("gopher_quality.min_words=many", "min_words is 'many': give a whole number"),
     ("gopher_quality.min_words=30", "that is what the run had"),
     ("read.batch_rows=3", "no stored scores"),
 ])  # fmt: skip
@@ -293,20 +265,6 @@ def test_rules_stand_by_effect_and_what_is_nothing_is_left_out(bench: Any) -> No
     answered.languages["tlh"] = Language(nothing, nothing, nothing)
     assert "tlh" not in touched(answered) and "nl" in touched(answered)
     assert "tlh" not in text_of(answered) and ">tlh<" not in page_of(answered)
-
-
-def test_columns_that_were_read_ahead_give_the_same_answer(bench: Any) -> None:
-    out, sets = bench.folder / "staged", ("gopher_quality.min_words=60",)
-    answered = answer(out, sets)
-    early = columns.start(out)
-    assert early is not None and answer(out, sets, early) == answered
-    # What is asked for was not read, or of another run: it is read then.
-    assert answer(out, sets, columns.start(bench.folder / "measured")) == answered
-    few = columns.Reading(early.paths[:1], early.paths[1:], ["gopher_quality.words"])
-    assert answer(out, sets, few) == answered
-    few.close()
-    assert columns.start(out, most_columns=3) is None
-    assert columns.start(bench.folder / "nowhere") is None
 
 
 def test_other_thresholds_are_tried_on_each_language_by_its_profile(shared_bench: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import subprocess
@@ -41,10 +42,14 @@ def packed(lines: list[bytes]) -> Lines:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
     """The file of a kind: (loss, word n-grams, minn, maxn, form, labels), as in small_models.py."""
     pytest.importorskip("fasttext_pybind")
-    folder = tmp_path_factory.mktemp("trained")
-    subprocess.run(
-        [sys.executable, small_models.__file__, folder], env=os.environ | FILLED, check=True
-    )
+    base = tmp_path_factory.getbasetemp()  # of several workers one trains, and the others wait
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "small_models"
+    folder.mkdir(exist_ok=True)
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not any(folder.glob("*.bin")):
+            command = [sys.executable, small_models.__file__, folder]
+            subprocess.run(command, env=os.environ | FILLED, check=True)
 
     def of(
         loss: str,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.documents.documents import Documents, documents
-from curate.scoring.language.step import Language
+from curate.scoring.language.identification import Language
 
 ENGLISH = "The river runs past the old mill, and nobody has worked there for a long time."
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.documents.documents import documents
+from curate.scoring.language.identification import Language
 from curate.scoring.language.model import MOST, shares_of
-from curate.scoring.language.step import Language
 from tests.curate.scoring.language.labelled_texts import (
     CHINESE,
     ENGLISH,

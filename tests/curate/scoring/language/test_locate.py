@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from curate.fetch.published import Published
-from curate.scoring.language import step as locate
-from curate.scoring.language.step import effective, model_path
+from curate.scoring.language import identification as locate
+from curate.scoring.language.identification import effective, model_path
 from llmcurate.base.disk.files import cache_folder
 from llmcurate.base.errors import UsageError
 from tests.curate.one_file_web import OneFileWeb

@@ -25,7 +25,7 @@ from curate.scoring.perplexity.buckets import (
     ranks_between,
 )
 from curate.scoring.perplexity.model import NgramModel
-from curate.scoring.perplexity.step import Perplexity
+from curate.scoring.perplexity.perplexity import Perplexity
 from llmcurate.base.errors import UsageError
 
 LANGS = ("en", "de")

@@ -92,7 +92,7 @@ def test_convert_goes_both_ways(model: Path, tmp_path: Path) -> None:
     ("command", "what"),
     [
         (["score", "absent.bin"], "cannot read the model"),
-        (["score", "MODEL", "--by", "word"], "choose line, paragraph or document"),
+        (["score", "MODEL", "--by", "word"], "choose one of line, paragraph, document"),
         (["score", "MODEL", "absent.txt"], "cannot read absent.txt"),
         (["score", "text.bin"], "no n-gram model"),
         (["convert", "text.bin", "out.bin"], "no ARPA file|cut off"),

@@ -1,4 +1,4 @@
-"""The tasks behind buckets: what they read and write, and what a death leaves to go on from."""
+"""The tasks behind buckets: each by itself, and what a death leaves to go on from."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def write(folder: Path) -> tuple[SketchFile, ...]:
     return tuple(files)
 
 
-def test_a_task_touches_the_files_it_names_and_no_others(tmp_path: Path) -> None:
+def test_tasks_of_a_phase_need_and_change_nothing_of_each_other(tmp_path: Path) -> None:
     folder = tmp_path / "here"
     folder.mkdir()
     files = write(folder)

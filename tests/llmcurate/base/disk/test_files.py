@@ -24,11 +24,13 @@ from llmcurate.base.disk.files import (
     stream_digest,
     temporary_name,
     text_digest,
+    write_atomic,
     write_text,
 )
 from llmcurate.base.disk.parquet_writer import writing
 from llmcurate.base.errors import UsageError, disk_error
 from tests.curate.durability import deeds
+from tests.disk_calls import disk_calls
 
 CONTENT = "naïve".encode() * 100_000
 
@@ -136,6 +138,21 @@ def test_what_a_killed_process_of_any_machine_left_is_removed(tmp_path: Path) ->
     (tmp_path / "file").write_text("whole")
     clear_temporary(tmp_path)
     assert list(tmp_path.iterdir()) == [tmp_path / "file"]
+
+
+def test_what_a_killed_process_left_goes_and_that_of_a_live_one_stays(tmp_path: Path) -> None:
+    live = tmp_path / ".part-1-0123abcd-a.json"
+    for path in (live, tmp_path / f".part-{2**22 + 1}-0123abcd-a.json"):
+        path.write_bytes(b"half")
+    write_atomic(tmp_path / "a.json", b"{", b"}")
+    assert (tmp_path / "a.json").read_bytes() == b"{}"
+    assert {path.name for path in tmp_path.iterdir()} == {"a.json", live.name}
+
+
+def test_a_file_and_its_name_are_on_disk_before_it_counts_as_written(tmp_path: Path) -> None:
+    with disk_calls(tmp_path) as calls:
+        write_atomic(tmp_path / "a.json", b"{}")
+    assert calls == ["sync a.json", "rename a.json", "sync ."]
 
 
 def test_a_file_to_be_mapped_has_all_its_blocks(tmp_path):

@@ -87,6 +87,25 @@ def test_another_clone_compiles_nothing(kernels: Path, clone: Clone) -> None:
     assert total(clone()) == (12, True)
 
 
+@pytest.mark.parametrize(("features", "taken"), [("", True), ("+sse4.2", False)])
+def test_a_wheels_machine_code_is_taken_where_the_processor_has_its_level(
+    features: str, taken: bool, kernels: Path, clone: Clone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = clone()["curate.made_up_total"].total
+    assert kernel(NUMBERS) == 12
+    codegen = kernel.targetctx.codegen()
+    machine = (codegen.magic_tuple()[0], "this one", features or ",".join(kernels_module.HAS))
+    monkeypatch.setattr(type(codegen), "magic_tuple", lambda _: machine)
+    shipped = (machine[0], "x86-64-v3", "")
+    name = kernel._cache._file(kernel.signatures[0], shipped)
+    (compiled,) = kernels.rglob("*.nbc")
+    compiled.rename(compiled.with_name(name))
+    kernels.rename(kernels.with_name("wheel"))
+    monkeypatch.setattr(kernels_module, "SHIPPED", kernels.with_name("wheel"))
+    assert total(clone()) == (12, taken)
+    assert kernels.exists() is not taken
+
+
 def test_edited_modules_are_never_stale_and_push_nobody_out(kernels: Path, clone: Clone) -> None:
     helper = SOURCES["curate.made_up_helper"].replace("x * FACTOR", "x * FACTOR + 1")
     assert total(clone()) == (12, False)

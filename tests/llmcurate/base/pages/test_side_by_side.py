@@ -51,8 +51,8 @@ def test_everything_is_escaped(first: str, second: str) -> None:
 
 def test_a_gigantic_text_is_cut_and_takes_no_time() -> None:
     began = time.process_time()
-    for text in ("a b " * 3_000_000, "x" * 9_000_000, "a\n" * 3_000_000):
-        left, right = side_by_side(text, "b a " * 3_000_000)
+    for text in ("a b " * 300_000, "x" * 900_000, "a\n" * 300_000):
+        left, right = side_by_side(text, "b a " * 300_000)
         assert left.endswith("\u2026") or len(left) <= MOST_SHOWN + 100
         assert max(len(left), len(right)) < 3 * MOST_SHOWN
     assert time.process_time() - began < 20

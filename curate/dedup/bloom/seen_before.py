@@ -1,0 +1,213 @@
+"""Paragraphs and documents most of which was seen before, by a Bloom filter of n-grams.
+
+The rules of DCLM's bff (Li et al. 2024; dedup/bff/src/main.rs) and of Dolma's deduper (Soldaini et
+al. 2024; src/deduper.rs), but in the order of the input: workers make the keys, one pass over them
+looks up and inserts. So a run gives the same result whatever the number of workers, and a resumed
+run the same as one that was not killed. A Bloom filter answers "seen" of a share of new n-grams
+too, the rate of false positives, and it does not know where it has seen one.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+from pydantic import Field, field_validator, model_validator
+
+from curate.corpus.sketches import Sketches
+from curate.dedup import survivors
+from curate.dedup.removal import DedupStep
+from curate.documents.documents import NUMBER, Documents
+
+Mode = Literal["old-both", "paragraph", "document", "both", "dolma-paragraph", "dolma-document"]
+DOLMA = "dolma-"  # how the names of Dolma's modes begin
+# desired_false_positive_rate in Dolma's configurations (configs/dolma-v1_5, doc_dedupe/cc_en_*.yaml
+# and para_dedupe/cc-middle.yaml).
+DOLMA_RATE = 1e-6
+FILTER = "filter.bloom"  # in the step's folder, and so in the index
+CUT = "seen_paragraph"
+
+
+class DedupBloom(DedupStep):
+    """Cuts paragraphs and drops documents that a Bloom filter has mostly seen."""
+
+    name: ClassVar[str] = "dedup_bloom"
+    paper: ClassVar[str] = "Li et al. 2024 (DCLM's bff); Soldaini et al. 2024 (Dolma's deduper)"
+    free: ClassVar[frozenset[str]] = DedupStep.free | {"expected"}
+
+    mode: Mode = Field(
+        "old-both",
+        description=(
+            "Whose rules apply. `old-both`, `paragraph`, `document` and `both` are those of"
+            " DCLM's bff (its --remove-type), over n-grams; `dolma-paragraph` and "
+            "`dolma-document` are Dolma's, over whole paragraphs or documents."
+        ),
+    )
+    ngram: int = Field(
+        13,
+        ge=1,
+        le=1_000,
+        description=(
+            "Words in an n-gram, punctuation included (UAX #29 words; 13 in DCLM, Li et al. 2024)."
+        ),
+    )
+    min_ngram: int | None = Field(
+        None,
+        ge=1,
+        le=1_000,
+        description=(
+            "Least number of words of a paragraph or document that is looked up as a whole "
+            "where it has fewer words than an n-gram. Without a value it is `ngram`, so "
+            "that shorter ones are never looked up."
+        ),
+    )
+    threshold: float = Field(
+        0.8,
+        ge=0.0,
+        le=1.0,
+        description=(
+            "Share of the n-grams of a paragraph or document above which it counts as seen "
+            "(in mode `both`: from which on)."
+        ),
+    )
+    key: Literal["text", "url"] = Field(
+        "text",
+        description=(
+            "What documents are compared by in mode `dolma-document`: their text or their URL."
+        ),
+    )
+    expected: int | None = Field(
+        None,
+        ge=1,
+        description=(
+            "Number of n-grams that the filter is made for, those of earlier runs included."
+            " Without a value the n-grams of the input are counted."
+        ),
+    )
+    false_positives: float = Field(
+        0.01,
+        ge=1e-9,
+        le=0.5,
+        description=(
+            "Share of new n-grams that a full filter takes for seen ones; without a value 0.01, and"
+            " 0.000001 in Dolma's modes (its configurations)."
+        ),
+    )
+    seed: int = Field(0, ge=0, lt=2**63, description="Seed of the keys.")
+    survivor: survivors.Survivor = Field(
+        "first",
+        description=(
+            "Which copy stays: always `first`, since a Bloom filter knows no earlier copy "
+            "to go back to."
+        ),
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_mode(cls, settings: Any) -> Any:
+        """Dolma's rate in its modes, where none is given: one wrong answer drops a document."""
+        dolma = isinstance(settings, dict) and str(settings.get("mode")).startswith(DOLMA)
+        return {"false_positives": DOLMA_RATE, **settings} if dolma else settings
+
+    @field_validator("survivor")
+    @classmethod
+    def _first_stays(cls, policy: str) -> str:
+        if policy != "first":
+            raise ValueError(
+                "a Bloom filter knows no earlier copy to go back to, so what comes first stays:"
+                " survivor must be `first`; sort the input to prefer others"
+            )
+        return policy
+
+    @model_validator(mode="after")
+    def _settings_fit(self) -> DedupBloom:
+        if self.min_ngram is not None and self.min_ngram > self.ngram:
+            raise ValueError("min_ngram: must not be larger than ngram")
+        if self.key == "url" and self.mode != "dolma-document":
+            raise ValueError("key: url needs mode: dolma-document")
+        return self
+
+    def sketch_identity(self) -> dict[str, Any]:
+        identity = super().sketch_identity()
+        later = {"threshold", "false_positives"}
+        settings = {k: v for k, v in identity["settings"].items() if k not in later}
+        if self.mode == "paragraph":
+            settings["mode"] = "old-both"  # the same keys
+        return identity | {"settings": settings}
+
+    @property
+    def method(self) -> str:
+        """The name of this step in decisions: `bloom:` and the mode."""
+        return f"bloom:{self.mode}"
+
+    @property
+    def _dolma(self) -> bool:
+        return self.mode.startswith(DOLMA)
+
+    @property
+    def _unit_name(self) -> str:
+        return f"{self.mode.removeprefix(DOLMA)}s" if self._dolma else "n-grams"
+
+    @property
+    def limit(self) -> float:
+        """The threshold in force; Dolma's whole keys are seen or not."""
+        return 1.0 if self._dolma else self.threshold
+
+    @property
+    def keys(self) -> str:
+        """The kind of the filter's keys; a filter of another kind cannot be used."""
+        from curate.text.uax29 import UNICODE
+
+        if self._dolma:
+            return f"murmur3-128 low of {self.mode.removeprefix(DOLMA)} {self.key}"
+        least = self.min_ngram or self.ngram
+        units = "documents" if self.mode in ("document", "both") else "paragraphs"
+        return f"{self.ngram}-grams (least {least}) of UAX29 words {UNICODE} in {units}"
+
+    def sketch(self, docs: Documents) -> pa.Table:
+        from curate.dedup.bloom import keys
+
+        least = self.min_ngram or self.ngram
+        if self.mode == "dolma-paragraph":
+            grams = keys.paragraph_keys(docs, self.seed)
+        elif self.mode == "dolma-document":
+            grams = keys.document_keys(docs, self.seed, self.key)
+        elif self.mode == "document":
+            grams = keys.document_grams(docs, self.ngram, least, self.seed)
+        elif self.mode == "both":
+            grams = keys.both_grams(docs, self.ngram, least, self.seed)
+        else:
+            grams = keys.paragraph_grams(docs, self.ngram, least, self.seed)
+        return grams.table()
+
+    def resolve(self, sketches: Sketches) -> dict[str, Any]:
+        from curate.dedup.bloom.decisions import Rules, count_keys, decide, report
+        from curate.dedup.bloom.filter import BloomFilter, grown_from
+        from llmcurate.base.disk.files import clear_temporary, replacing
+
+        rules = Rules(
+            0.0 if self._dolma else self.threshold,
+            reached=self.mode == "both",
+            documents=self.mode in ("old-both", "both"),
+            spanning=self.mode == "both",
+            whole=self.mode in ("document", "dolma-document"),
+        )
+        clear_temporary(sketches.folder)  # of a killed run; an index must not hold it
+        earlier = grown_from([folder / FILTER for _, folder in sketches.earlier])
+        with replacing(sketches.folder / FILTER) as aside:
+            bloom = BloomFilter.create(aside, self.keys, self.false_positives, self.seed)
+            for path in earlier:
+                bloom.take_over(path)
+            before = bloom.inserted
+            # Earlier runs' keys are among those expected: one filter for all, as in one run.
+            bloom.reserve(self.expected - before if self.expected else count_keys(sketches))
+            tally = decide(sketches, bloom, rules, self.method)
+            bloom.finish()
+        return report(bloom, tally, before, self._unit_name, self.expected)
+
+    def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
+        at = np.searchsorted(docs.table[NUMBER].to_numpy(), decisions["n"].to_numpy())
+        from curate.dedup.bloom.decisions import drop_seen
+
+        return drop_seen(docs, at, decisions, self.limit, CUT)

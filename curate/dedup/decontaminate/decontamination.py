@@ -1,0 +1,285 @@
+"""Documents that hold items of evaluation sets are dropped, or cut where they hold them.
+
+A dedup against a small corpus that must not be in the training data. The ways of comparing are
+named after their sources (windows.py); cutting follows GPT-3 (cuts.py).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+from pydantic import Field, PrivateAttr, field_validator, model_validator
+
+from curate.corpus.sketches import Sketches
+from curate.dedup.removal import Removal, dropped
+from curate.documents.documents import Documents
+
+if TYPE_CHECKING:
+    from curate.dedup.decontaminate.windows import Windows
+
+
+# Words of a window, and the least share, of the modes that have settings of both. overlap: PaLM,
+# section 8, at least 70 % of the 8-grams. jaccard: RETRO (Borgeaud et al. 2022), section 2.1,
+# 13-grams, 0.8 or more.
+NGRAM = {"overlap": 8, "jaccard": 13}
+THRESHOLD = {"overlap": 0.7, "jaccard": 0.8}
+
+
+class Decontaminate(Removal):
+    """Finds items of evaluation sets in documents."""
+
+    name: ClassVar[str] = "decontaminate"
+    paper: ClassVar[str] = "Brown et al. 2020, appendix C"
+    decided_by: ClassVar[str | None] = "curate.dedup.decontaminate.matches"
+
+    evals: tuple[str, ...] = Field(
+        min_length=1,
+        description=(
+            "Files of evaluation items, as FILE or NAME=FILE: JSON lines, a JSON array, "
+            "parquet, or text with one item a line."
+        ),
+    )
+    fields: tuple[str, ...] = Field(
+        (),
+        description=(
+            "Fields whose strings make the text of an item, in order. Without a value the "
+            "field `text`, else all strings of a row but `id`."
+        ),
+    )
+    mode: Literal["13-gram", "50-char", "overlap", "jaccard"] = Field(
+        "13-gram",
+        description=(
+            "How items are compared with documents: `13-gram` as GPT-3 (Brown et al. 2020, "
+            "appendix C), `50-char` as GPT-4 (technical report, appendix C), `overlap` as "
+            "PaLM (Chowdhery et al. 2022, section 8), `jaccard` finds documents that are near "
+            "duplicates of an item, by the Jaccard similarity of their n-grams (Borgeaud et al. "
+            "2022, section 2.1)."
+        ),
+    )
+    ngram: int | None = Field(
+        None,
+        ge=2,
+        le=64,
+        description=(
+            "Words in a window, for mode `overlap`, without a value 8 (Chowdhery et al. 2022, "
+            "section 8), and for mode `jaccard`, without a value 13 (Borgeaud et al. 2022)."
+        ),
+    )
+    threshold: float | None = Field(
+        None,
+        gt=0.0,
+        le=1.0,
+        description=(
+            "Share of an item's windows that a document must hold to be contaminated, for "
+            "mode `overlap`, without a value 0.7 (Chowdhery et al. 2022, section 8); share of "
+            "the windows of both that both have, for mode `jaccard`, without a value 0.8."
+        ),
+    )
+    shortest: int | None = Field(
+        None,
+        ge=1,
+        description=(
+            "Least length of an item that is looked for, in words, or in letters and digits"
+            " for mode `50-char`. Without a value 8 words, or 25 letters and digits."
+        ),
+    )
+    samples: int | None = Field(
+        None,
+        ge=1,
+        description=(
+            "Number of random windows of an item that are looked for, for mode `50-char` (3"
+            " in GPT-4's technical report). Without a value all are."
+        ),
+    )
+    seed: int = Field(0, ge=0, description="Seed of the random windows.")
+    max_hits: int | None = Field(
+        None,
+        ge=1,
+        description=(
+            "Largest number of documents that may hold a window before it is ignored (10 in"
+            " Brown et al. 2020, in a corpus without copies). Without a value none is "
+            "ignored."
+        ),
+    )
+    max_items: int | None = Field(
+        100,
+        ge=1,
+        description=(
+            "Largest number of items that may share a window before it is ignored as an "
+            "instruction or a template. With null none is ignored."
+        ),
+    )
+    action: Literal["drop", "cut"] = Field(
+        "drop",
+        description=(
+            "What happens to a contaminated document: `drop` removes it, `cut` removes its "
+            "matches and their context."
+        ),
+    )
+    context: int = Field(
+        200,
+        ge=0,
+        le=100_000,
+        description=(
+            "Characters that are cut on either side of a match, for action `cut` (Brown et "
+            "al. 2020, appendix C)."
+        ),
+    )
+    min_piece: int = Field(
+        200,
+        ge=0,
+        description=(
+            "Least number of characters of a piece between two cuts; shorter pieces are cut"
+            " too (Brown et al. 2020, appendix C)."
+        ),
+    )
+    max_pieces: int = Field(
+        10,
+        ge=1,
+        description=(
+            "Largest number of pieces that a document may fall into; it is dropped above "
+            "(Brown et al. 2020, appendix C)."
+        ),
+    )
+
+    _windows: Any = PrivateAttr(default=None)
+    _search: Any = PrivateAttr(default=None)
+
+    @field_validator("evals", "fields", mode="before")
+    @classmethod
+    def _one_is_a_list_too(cls, value: Any, info: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        parts = value.split(",") if info.field_name == "fields" else [value]
+        return tuple(p.strip() for p in parts if p.strip())
+
+    @model_validator(mode="after")
+    def _settings_have_a_mode(self) -> Decontaminate:
+        for name in ("ngram", "threshold"):
+            if getattr(self, name) is not None and self.mode not in NGRAM:
+                raise ValueError(f"{name}: needs mode: overlap or jaccard")
+        if self.mode == "jaccard" and self.action == "cut":
+            raise ValueError("action: cut needs another mode; a near duplicate goes as a whole")
+        if self.samples is not None and self.mode != "50-char":
+            raise ValueError("samples: needs mode: 50-char")
+        return self
+
+    @property
+    def reach(self) -> Literal["own", "any"]:
+        """Windows that too many documents hold count for nothing."""
+        return "own" if self.max_hits is None else "any"
+
+    @property
+    def method(self) -> str:
+        """The name of this step in decisions: `decontaminate:13-gram`."""
+        return f"{self.name}:{self.mode}"
+
+    def leaves(self) -> list[str]:
+        """The report on every item; a second step in a recipe has one of its own."""
+        return [f"contamination{self.label.removeprefix(self.name)}.parquet"]
+
+    def resources(self) -> list[str]:
+        from curate.dedup.decontaminate.items import named_files
+
+        return [path for _, path in named_files(self.evals, self.label)]
+
+    def sketch_identity(self) -> dict[str, Any]:
+        identity = self.identity()
+        settings = identity["settings"]
+        for name in ("threshold", "max_hits", "min_piece", "max_pieces"):
+            del settings[name]
+        if self.action == "drop":
+            del settings["context"]
+        return identity
+
+    def windows(self) -> Windows:
+        """The windows of all items; read once."""
+        if self._windows is None:
+            self._windows = self._cut()
+        windows: Windows = self._windows
+        return windows
+
+    def _cut(self) -> Windows:
+        from curate.dedup.decontaminate.items import read_items
+        from curate.dedup.decontaminate.windows import SHORTEST, Cutting, cut_windows
+
+        # An item without a whole n-gram has no Jaccard similarity, and all of the others count.
+        similar, ngram = self.mode == "jaccard", self.ngram or NGRAM.get(self.mode, 0)
+        shortest = ngram if similar else SHORTEST[self.mode]
+        cutting = Cutting(
+            self.mode,
+            ngram,
+            max(shortest, self.shortest or 0) if similar else self.shortest or shortest,
+            self.samples,
+            self.seed,
+            None if similar else self.max_items,
+        )
+        return cut_windows(read_items(self.evals, self.fields, self.label), cutting)
+
+    def open(self) -> None:
+        """A worker keeps only what finds windows, not the items."""
+        self._search = self._cut().search
+
+    def forecast(self) -> list[str]:
+        from curate.dedup.decontaminate.matches import set_sentences
+
+        return [f"{self.label}: {line}" for line in set_sentences(self.windows())]
+
+    def sketch(self, docs: Documents) -> pa.Table:
+        from curate.dedup.decontaminate.kernel import widen
+        from curate.dedup.decontaminate.windows import find
+
+        row, gram, first, last = find(docs, self._search or self.windows().search)
+        columns = {"gram": gram, "first": first, "last": last}
+        if self.action == "cut":
+            data, offsets = docs.buffers()
+            wide = widen(data, offsets, row, first, last, self.context)
+            columns |= {"wide_first": wide[0], "wide_last": wide[1]}
+        ends = pa.array(np.searchsorted(row, np.arange(len(docs) + 1)), pa.int64())
+        lists = {
+            name: pa.LargeListArray.from_arrays(ends, pa.array(values))
+            for name, values in columns.items()
+        }
+        if self.mode == "jaccard":
+            from curate.dedup.decontaminate.windows import different_ngrams
+
+            lists["grams"] = pa.array(different_ngrams(docs, np.unique(row), self._ngram))
+        return pa.table(lists)
+
+    @property
+    def _ngram(self) -> int:
+        """Words of a window, where they are the same for all items."""
+        return self.ngram or NGRAM[self.mode]
+
+    @property
+    def least(self) -> float | None:
+        """The share from which on a document is contaminated; None: any window is enough."""
+        return None if self.mode not in THRESHOLD else self.threshold or THRESHOLD[self.mode]
+
+    def resolve(self, sketches: Sketches) -> dict[str, Any]:
+        from curate.dedup.decontaminate.matches import decide, write_report
+        from llmcurate.base.disk.files import clear_temporary
+
+        clear_temporary(sketches.folder)
+        counts = decide(
+            sketches,
+            self.windows(),
+            self.method,
+            self.least or 0.0,
+            self.max_hits,
+            self.action == "cut",
+        )
+        (name,) = self.leaves()
+        return counts | write_report(
+            sketches, self.windows(), sketches.folder / name, self.max_hits
+        )
+
+    def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
+        if self.action == "drop":
+            mask, similarity, partner = dropped(docs, decisions)
+            return docs.drop(mask, "contaminated", similarity, self.least, partner)
+        from curate.dedup.decontaminate.cuts import cut_passages
+
+        return cut_passages(docs, decisions, self.min_piece, self.max_pieces)

@@ -1,0 +1,316 @@
+"""Near duplicates: documents that share most of their shingles, found by MinHash and banding.
+
+Broder 1997; bands and rows as in Rajaraman and Ullman, Mining of Massive Datasets, chapter 3. Two
+documents match if they share a band; with `verify` if moreover the Jaccard similarity of their sets
+of shingles reaches it, exactly or by an estimate from the bits of their signatures.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field, model_validator
+
+from curate.corpus.sketches import Sketches
+from curate.dedup import survivors
+from curate.dedup.minhash.banding import (
+    PERMUTATIONS,
+    PRESETS,
+    VERIFIED,
+    curve_lines,
+    least_error,
+    midpoint,
+    with_recall,
+)
+from curate.dedup.removal import DedupStep, dropped
+from curate.documents.documents import NUMBER, Documents
+from curate.text.buffers import as_large_string, text_buffers
+
+# Words: the choice of all presets' papers. Characters: 9, as Rajaraman and Ullman advise for long
+# documents (3.2.2). Bytes: about three English words, or five characters of three bytes.
+NGRAM = {"word": 5, "char": 9, "byte": 16}
+
+
+def binary_rows(matrix: np.ndarray, valid: np.ndarray) -> pa.FixedSizeBinaryArray:
+    """A row of a matrix of numbers as a value of that many bytes; null where `valid` is not set."""
+    data = np.ascontiguousarray(matrix)
+    bits = np.packbits(valid, bitorder="little")
+    kind = pa.binary(data.shape[1] * data.itemsize)
+    buffers = [pa.py_buffer(bits), pa.py_buffer(data)]
+    return pa.FixedSizeBinaryArray.from_buffers(kind, len(data), buffers)
+
+
+class DedupMinhash(DedupStep):
+    """Keeps one document of each set of near duplicates.
+
+    Column: `cluster_size`, the number of documents that it stands for, itself included (FineWeb2,
+    Penedo et al. 2025: rehydration).
+    """
+
+    name: ClassVar[str] = "dedup_minhash"
+    paper: ClassVar[str] = "Broder 1997; Mining of Massive Datasets, chapter 3"
+    decided_by: ClassVar[str | None] = "curate.dedup.minhash.clusters"
+    in_tasks: ClassVar[bool] = True
+    version: ClassVar[int] = 2  # sketches hold band keys as bytes
+
+    preset: Literal["fineweb", "lee2022", "dclm", "refinedweb"] = Field(
+        "fineweb",
+        description=(
+            "A published number of bands and rows: `fineweb` has 14 bands of 8 rows (Penedo et al."
+            " 2024), `lee2022` and `refinedweb` 450 of 20 (Lee et al. 2022, Penedo et al. 2023),"
+            " `dclm` 93 of 15 (Li et al. 2024). `lee2022` also verifies matches, by 0.8."
+        ),
+    )
+    bands: int | None = Field(
+        None,
+        ge=1,
+        le=10_000,
+        description=(
+            "Number of bands of a signature; without a value that of the preset. More bands"
+            " find more pairs."
+        ),
+    )
+    rows: int | None = Field(
+        None,
+        ge=1,
+        le=1_000,
+        description=(
+            "Hash values in a band; without a value those of the preset. More rows find "
+            "fewer pairs of low similarity."
+        ),
+    )
+    threshold: float | None = Field(
+        None,
+        gt=0.0,
+        lt=1.0,
+        description=(
+            "Jaccard similarity from which on pairs should be found; it chooses bands and "
+            "rows in place of a preset (Zhu, datasketch's MinHashLSH)."
+        ),
+    )
+    recall: float | None = Field(
+        None,
+        gt=0.0,
+        lt=1.0,
+        description=(
+            "Least probability that a pair at the threshold shares a band. Without a value "
+            "false positives and false negatives are weighed, as datasketch does."
+        ),
+    )
+    permutations: int | None = Field(
+        None,
+        ge=1,
+        le=10_000,
+        description=(
+            "Hash values that bands and rows may take together, where a threshold chooses "
+            "them; without a value 128, as in datasketch."
+        ),
+    )
+    false_positive_weight: float | None = Field(
+        None,
+        gt=0.0,
+        lt=1.0,
+        description=(
+            "Weight of false positives where a threshold chooses bands and rows without a "
+            "recall; without a value 0.5. False negatives have the rest of 1."
+        ),
+    )
+    shingle: Literal["word", "char", "byte"] | None = Field(
+        None,
+        description=(
+            "Units of a shingle: words (grapheme clusters in scripts without spaces), "
+            "characters or bytes. Without a value they are words."
+        ),
+    )
+    ngram: int | None = Field(
+        None,
+        ge=1,
+        le=1_000,
+        description=(
+            "Units in a shingle. Without a value 5 words, 9 characters (Rajaraman and "
+            "Ullman, Mining of Massive Datasets, 3.2.2) or 16 bytes."
+        ),
+    )
+    normalize: Literal["lower", "datatrove"] = Field(
+        "lower",
+        description=(
+            "Normal form of texts before shingles are taken: `lower` folds case; "
+            "`datatrove` also turns numbers to 0 and removes punctuation and accents "
+            "(DataTrove, utils/text.py)."
+        ),
+    )
+    verify: float | None = Field(
+        None,
+        gt=0.0,
+        le=1.0,
+        description=(
+            "Least Jaccard similarity of the sets of shingles of two documents that share a"
+            " band; by the preset lee2022 0.8, where none is given. Without a value sharing a band"
+            " makes them near duplicates."
+        ),
+    )
+    verify_by: Literal["shingles", "signature"] = Field(
+        "shingles",
+        description=(
+            "How the similarity of a candidate pair is verified: `shingles` is exact, "
+            "`signature` estimates it from the bits of the signatures (Li and König 2010)."
+        ),
+    )
+    bits: int | None = Field(
+        None,
+        ge=1,
+        le=32,
+        description=(
+            "Bits of each hash value that are kept for the estimate by signatures; without "
+            "a value 32."
+        ),
+    )
+    seed: int = Field(
+        1, ge=0, lt=2**32, description="Seed of the permutations, as datasketch takes it."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_preset(cls, settings: Any) -> Any:
+        """The verification of the preset, where none is given."""
+        preset = settings.get("preset") if isinstance(settings, dict) else None
+        if not isinstance(preset, str) or preset not in VERIFIED:
+            return settings
+        return {"verify": VERIFIED[preset], **settings}
+
+    @model_validator(mode="after")
+    def _belong_together(self) -> DedupMinhash:
+        names = {k for k, v in self.model_dump().items() if v is not None}
+        for name in ("recall", "permutations", "false_positive_weight"):
+            if name in names and "threshold" not in names:
+                raise ValueError(f"{name}: needs threshold")
+        for first, second in (
+            ("threshold", "bands"),
+            ("threshold", "rows"),
+            ("recall", "false_positive_weight"),
+        ):
+            if {first, second} <= names:
+                raise ValueError(f"{first} and {second} exclude each other")
+        if self.verify_by == "signature" and self.verify is None:
+            raise ValueError("verify_by: needs verify")
+        if self.bits is not None and self.verify_by != "signature":
+            raise ValueError("bits: needs verify_by: signature")
+        self.banding  # noqa: B018 (a target that no bands and rows reach is an error)
+        return self
+
+    @property
+    def reach(self) -> Literal["cluster", "any"]:
+        """Verified pairs are those of the documents that a bucket prefers, which may be others."""
+        return "cluster" if self.verify is None else "any"
+
+    @property
+    def method(self) -> str:
+        """The name of this step in decisions."""
+        return "minhash"
+
+    def comparable(self) -> dict[str, Any]:
+        """The settings that sketches depend on, with the bands and rows in force."""
+        bands, rows = self.banding
+        return {
+            "bands": bands,
+            "rows": rows,
+            "shingle": self._unit,
+            "ngram": self._size,
+            "normalize": self.normalize,
+            "seed": self.seed,
+            "verify_by": self.verify_by if self.verify is not None else None,
+            "bits": self.kept_bits,
+        }
+
+    def sketch_identity(self) -> dict[str, Any]:
+        identity = super().sketch_identity()
+        survivor = identity["settings"]["survivor"]
+        return identity | {"settings": {**self.comparable(), "survivor": survivor}}
+
+    def forecast(self) -> list[str]:
+        return curve_lines(*self.banding)
+
+    @property
+    def banding(self) -> tuple[int, int]:
+        """(bands, rows) in force."""
+        if self.threshold is not None:
+            permutations = self.permutations or PERMUTATIONS
+            if self.recall is not None:
+                return with_recall(self.threshold, self.recall, permutations)
+            weight = self.false_positive_weight or 0.5
+            return least_error(self.threshold, permutations, weight)
+        bands, rows = PRESETS[self.preset]
+        return self.bands or bands, self.rows or rows
+
+    @property
+    def least(self) -> float:
+        """`verify`, or the similarity at which half of the pairs share a band."""
+        return midpoint(*self.banding) if self.verify is None else self.verify
+
+    @property
+    def kept_bits(self) -> int:
+        """Bits of each value of the signature that sketches hold; 0 where nothing reads them."""
+        by_signature = self.verify is not None and self.verify_by == "signature"
+        return (self.bits or 32) if by_signature else 0
+
+    @property
+    def _unit(self) -> str:
+        return self.shingle or "word"
+
+    @property
+    def _size(self) -> int:
+        return self.ngram or NGRAM[self._unit]
+
+    def signatures(self, text: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray]:
+        """(uint32[rows, permutations], int64[rows] shingles) of texts."""
+        from curate.dedup.minhash import signatures
+
+        bands, rows = self.banding
+        data, offsets = text_buffers(signatures.normal_form(text, self.normalize, self._unit))
+        a, b = signatures.permutations(bands * rows, self.seed)
+        return signatures.text_signatures(
+            signatures.KINDS[self._unit], data, offsets, self._size, a, b
+        )
+
+    def shingling(self) -> dict[str, Any]:
+        """The arguments of `shingle_sets`, as JSON values."""
+        return {"normalize": self.normalize, "unit": self._unit, "size": self._size}
+
+    def shingles(self, text: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray]:
+        """(offsets: int64[rows + 1], uint64 values) of the sets of shingles of texts, sorted."""
+        from curate.dedup.minhash.signatures import shingle_sets
+
+        return shingle_sets(text, **self.shingling())
+
+    def sketch(self, docs: Documents) -> pa.Table:
+        from curate.dedup.minhash.signatures import band_keys, pack
+
+        bands, rows = self.banding
+        text = as_large_string(pc.fill_null(docs.text, ""))
+        signature, count = self.signatures(text)
+        keys = band_keys(signature, bands, rows)
+        columns = {
+            "bands": binary_rows(keys, count > 0),
+            **survivors.columns(docs, self.survivor, self.label),
+        }
+        if self.kept_bits:
+            columns["signature"] = binary_rows(pack(signature, self.kept_bits), count > 0)
+        elif self.verify is not None:
+            columns["text"] = text  # smaller than its shingles, which candidates alone need
+        return pa.table(columns)
+
+    def resolve(self, sketches: Sketches) -> dict[str, Any]:
+        from curate.dedup.minhash.clusters import resolve
+
+        return resolve(self, sketches)
+
+    def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
+        mask, similarity, partner = dropped(docs, decisions)
+        size = np.ones(len(docs), np.int64)
+        members = np.searchsorted(docs.table[NUMBER].to_numpy(), decisions["n"].to_numpy())
+        size[members] = decisions["cluster_size"].to_numpy()
+        docs = docs.annotate("cluster_size", size)
+        return docs.drop(mask, "near_duplicate", similarity, self.least, partner)

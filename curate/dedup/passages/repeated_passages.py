@@ -1,0 +1,175 @@
+"""Passages that stand more than once in a corpus: all copies but one are cut out, or all of them.
+
+`line`: C4's code (tensorflow_datasets/text/c4_utils.py, remove_duplicate_text), whose keys are
+`line.strip().lower()`. `sentences`: C4's paper (Raffel et al. 2020, section 2.2), "all but one of
+any three-sentence span occurring more than once". `paragraph`: CCNet's (Wenzek et al. 2020, section
+3.2; cc_net/dedup.py), a line whose normal form has no case, digits or typographic punctuation.
+
+`unit: paragraph, keep: none, hash: sha1-64` is what CCNet does, blank lines included. Equality is
+of hashes (dedup/hashes.py), of 128 bits where nothing else is asked for.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+from pydantic import Field, model_validator
+
+from curate.corpus.sketches import Sketches
+from curate.dedup import survivors
+from curate.dedup.removal import DedupStep
+from curate.documents.documents import Documents
+
+RULES = ("global_duplicate", "local_duplicate", "white_space")
+# C4 and DataTrove's SentDedupConfig want sentences left; C4's code and CCNet have no rule on words.
+MIN_SENTENCES = {"line": 3, "sentences": 3, "paragraph": 0}
+MIN_WORDS = {"line": 0, "sentences": 50, "paragraph": 0}
+
+
+class DedupPassages(DedupStep):
+    """Cuts lines, or spans of sentences, of which a copy stands elsewhere in the corpus."""
+
+    name: ClassVar[str] = "dedup_passages"
+    paper: ClassVar[str] = "Raffel et al. 2020, section 2.2; Wenzek et al. 2020, section 3.2"
+    decided_by: ClassVar[str | None] = "curate.dedup.passages.copies"
+    in_tasks: ClassVar[bool] = True
+    version: ClassVar[int] = 2  # sketches are packed
+    free: ClassVar[frozenset[str]] = DedupStep.free | {"min_sentences", "min_words"}
+
+    unit: Literal["line", "sentences", "paragraph"] = Field(
+        "line",
+        description=(
+            "The passages that are compared: `line` (C4's code, c4_utils.py), spans of "
+            "`sentences` (Raffel et al. 2020, section 2.2), or `paragraph`, a line in "
+            "CCNet's normal form (Wenzek et al. 2020, section 3.2)."
+        ),
+    )
+    span: int | None = Field(
+        None,
+        ge=1,
+        le=100,
+        description="Sentences in a passage; without a value 3 (Raffel et al. 2020, section 2.2).",
+    )
+    keep: Literal["one", "none"] = Field(
+        "one",
+        description=(
+            "How many copies of a passage stay: `one`, or `none`, which cuts a passage that"
+            " stands in several documents from all of them (CCNet)."
+        ),
+    )
+    hash: Literal["murmur3-128", "xxh3-128", "blake2b-128", "sha1-64"] = Field(
+        "murmur3-128",
+        description=(
+            "The hash that passages are compared by; the number is its size in bits. CCNet "
+            "has sha1-64."
+        ),
+    )
+    survivor: survivors.Survivor = Field(
+        "c4",
+        description=(
+            "Which document keeps its copy of a passage: `longest`, `newest`, `c4` (the "
+            "least md5 of the URL), `first` (the order of the inputs), `best:COLUMN` (the "
+            "highest number in a column) or `prefer-source:A,B` (the first source in the "
+            "list)."
+        ),
+    )
+    min_sentences: int | None = Field(
+        None,
+        ge=0,
+        description=(
+            "Least number of sentences that must be left of a document that lost a passage;"
+            " it is dropped below. Without a value 3 (C4, DataTrove), and 0 for paragraphs "
+            "(CCNet)."
+        ),
+    )
+    min_words: int | None = Field(
+        None,
+        ge=0,
+        description=(
+            "Least number of words that must be left of a document that lost a passage; it "
+            "is dropped below. Without a value 50 for sentences (DataTrove), and 0 "
+            "otherwise."
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _span_is_of_sentences(self) -> DedupPassages:
+        if self.span is not None and self.unit != "sentences":
+            raise ValueError("span: needs unit: sentences")
+        return self
+
+    def sketch_identity(self) -> dict[str, Any]:
+        """Without `keep`, which only `resolve` reads, but with whether blank lines are copies."""
+        identity = super().sketch_identity()
+        settings = {k: v for k, v in identity["settings"].items() if k != "keep"}
+        return identity | {"settings": settings | {"blank": self._blank}}
+
+    @property
+    def method(self) -> str:
+        """The name of this step in decisions: `passages:line` and so on."""
+        return f"passages:{self.unit}"
+
+    @property
+    def _words(self) -> int:
+        return MIN_WORDS[self.unit] if self.min_words is None else self.min_words
+
+    @property
+    def _sentences(self) -> int:
+        return MIN_SENTENCES[self.unit] if self.min_sentences is None else self.min_sentences
+
+    @property
+    def _span(self) -> int:
+        from curate.dedup.passages.keys import UNITS
+
+        return self.span or UNITS[self.unit].span
+
+    @property
+    def _blank(self) -> bool:
+        """Whether lines of which the normal form leaves nothing are copies of each other. They are
+        for CCNet; to keep one of them in a whole corpus makes no sense."""
+        return self.unit == "paragraph" and self.keep == "none"
+
+    def sketch(self, docs: Documents) -> pa.Table:
+        from curate.dedup.passages.keys import packed, passages
+
+        batch = passages(docs, self.unit, self._span, self.hash, self._blank)
+        columns = {
+            "passages": np.diff(batch.rows),
+            "keys": packed(batch.keys, batch.rows),
+            "spans": packed(batch.spans, batch.rows),
+        }
+        return pa.table({**columns, **survivors.columns(docs, self.survivor, self.label)})
+
+    def resolve(self, sketches: Sketches) -> dict[str, Any]:
+        from curate.dedup.passages.copies import resolve
+
+        return resolve(self, sketches)
+
+    def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
+        from curate.dedup.passages import cuts as passage_cuts
+        from curate.dedup.passages.keys import UNITS
+        from curate.documents.cutting import cut_marked
+
+        unit = UNITS[self.unit]
+        pieces = unit.pieces(docs)
+        data, offsets = docs.buffers()
+        removed = passage_cuts.removed_pieces(docs, pieces, decisions)
+        mark = np.zeros(int(offsets[-1] - offsets[0]), np.uint8)
+        counted = bool(self._sentences or self._words)
+        rest = passage_cuts.mark_pieces(
+            data, offsets, pieces, removed, mark, lines=unit.lines, blank=self._blank, count=counted
+        )
+        edited = rest.cut > 0
+        docs = docs.annotate("cut", rest.cut.astype(np.int32))
+        docs = docs.drop(edited & (rest.pieces == 0), "nothing_left", rest.pieces, 1)
+        if counted:
+            for name, values in (("sentences_left", rest.sentences), ("words_left", rest.words)):
+                column = pa.array(values.astype(np.int32), mask=~edited)
+                docs = docs.annotate(name, column)
+            short = edited & (rest.words < self._words)
+            docs = docs.drop(short, "few_words", rest.words, self._words)
+            short = edited & (rest.sentences < self._sentences)
+            docs = docs.drop(short, "few_sentences", rest.sentences, self._sentences)
+        return cut_marked(docs, mark, edited & ~docs.marked(), RULES)

@@ -1,0 +1,237 @@
+"""Exact substring dedup (Lee et al. 2022, "Deduplicating Training Data Makes Language Models
+Better", ExactSubstr): every passage of `threshold` units that stands more than once is cut down to
+one copy, wherever it begins and ends.
+
+The paper's code (google-research/deduplicate-text-datasets) removes every copy; `keep: none` does.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import Field, PrivateAttr, model_validator
+
+from curate.corpus.sketches import Sketches
+from curate.dedup import survivors
+from curate.dedup.removal import DedupStep
+from curate.documents.documents import Documents
+from curate.steps.contracts import digest
+from curate.text.buffers import text_buffers
+
+_BATCH = 64  # documents encoded together
+
+
+class Encoder:
+    """A tokenizer.json, loaded; the spelling of a special token in a text is ordinary text."""
+
+    def __init__(self, path: Path) -> None:
+        """RunFailed where the file is no tokenizer."""
+        from tokenize_kit.formats.tokenizer_json import load_tokenizer
+
+        self._tokenizer = load_tokenizer(path)
+        vocab = max(self._tokenizer.get_vocab(with_added_tokens=True).values()) + 1
+        self.dtype = np.dtype(np.uint16 if vocab <= 1 << 16 else np.uint32)
+
+    def columns(self, texts: pa.LargeStringArray) -> dict[str, pa.Array]:
+        """tokens, token_start, token_end: lists, a document's tokens and their bytes in it; a token
+        of a part of a character has the bytes of the whole character."""
+        data, offsets = text_buffers(texts)
+        ends = np.zeros(len(texts) + 1, np.int64)
+        parts: dict[str, list[np.ndarray]] = {"tokens": [], "token_start": [], "token_end": []}
+        for first in range(0, len(texts), _BATCH):
+            batch = [t or "" for t in texts.slice(first, _BATCH).to_pylist()]
+            encoded = self._tokenizer.encode_batch(batch, add_special_tokens=False)
+            for r, encoding in enumerate(encoded, first):
+                row = data[offsets[r] : offsets[r + 1]]
+                positions = np.append(np.flatnonzero((row & 0xC0) != 0x80), len(row))
+                spans = positions[np.array(encoding.offsets, np.int64).reshape(-1, 2)]
+                parts["tokens"].append(np.array(encoding.ids, self.dtype))
+                parts["token_start"].append(spans[:, 0].astype(np.uint32))
+                parts["token_end"].append(spans[:, 1].astype(np.uint32))
+                ends[r + 1] = len(encoding.ids)
+        lists = pa.array(np.cumsum(ends), pa.int64())
+        position_type = np.dtype(np.uint32)
+        kinds = {"tokens": self.dtype, "token_start": position_type, "token_end": position_type}
+        return {
+            name: pa.LargeListArray.from_arrays(
+                lists, pa.array(np.concatenate([np.empty(0, kinds[name]), *values]))
+            )
+            for name, values in parts.items()
+        }
+
+
+RULES = ("duplicate", "local_duplicate")
+# 50 tokens of a BPE as GPT-2's, in the paper; about 200 characters of English.
+THRESHOLD = {"bytes": 200, "characters": 200, "tokens": 50}
+
+
+class DedupSuffixArray(DedupStep):
+    """Cuts passages that stand elsewhere in the corpus, found with suffix arrays."""
+
+    name: ClassVar[str] = "dedup_suffix_array"
+    paper: ClassVar[str] = "Lee et al. 2022, ExactSubstr"
+    decided_by: ClassVar[str | None] = "curate.dedup.suffix_array.repeats"
+
+    survivor: survivors.Survivor = Field(
+        "first",
+        description=(
+            "Which document's copy is the first one, with `keep: first`: `longest`, "
+            "`newest`, `c4` (the least md5 of the URL), `first` (the order of the inputs), "
+            "`best:COLUMN` (the highest number in a column) or `prefer-source:A,B` (the "
+            "first source in the list)."
+        ),
+    )
+    unit: Literal["bytes", "characters", "tokens"] | None = Field(
+        None,
+        description=(
+            "The unit of the threshold. Without a value tokens where a tokenizer is given, "
+            "else characters."
+        ),
+    )
+    threshold: int | None = Field(
+        None,
+        ge=1,
+        description=(
+            "Least length of a passage in units. Without a value 200 characters or bytes, "
+            "or 50 tokens (Lee et al. 2022)."
+        ),
+    )
+    tokenizer: str | None = Field(
+        None,
+        description=(
+            "Path of a tokenizer.json, or of the folder that holds it, for the unit `tokens`."
+        ),
+    )
+    keep: Literal["first", "none", "longest-context"] = Field(
+        "first",
+        description=(
+            "Which copies of a passage stay: the `first` one in order of preference, `none`"
+            " (as in the code of Lee et al. 2022), or the one in the longest document "
+            "(`longest-context`)."
+        ),
+    )
+    boundary: Literal["character", "word", "line"] = Field(
+        "character",
+        description=(
+            "Where a cut may begin and end: at any character, at words or at lines. Cuts "
+            "shrink to the boundary and never grow."
+        ),
+    )
+    min_chars: int = Field(
+        0,
+        ge=0,
+        description=(
+            "Least number of characters that must be left of a document that lost a "
+            "passage; it is dropped below. With 0 only documents of nothing but white space"
+            " are dropped."
+        ),
+    )
+    keep_index: bool = Field(
+        True, description="Keep the suffix arrays of all documents, for `llmcurate search`."
+    )
+    memory_mib: int = Field(
+        2048, ge=64, description="Memory in MiB that sorting a chunk may take in each worker."
+    )
+
+    _encoder: Any = PrivateAttr(default=None)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _longest_context(cls, values: Any) -> Any:
+        """`longest-context` is the policy `longest`."""
+        if isinstance(values, dict) and values.get("keep") == "longest-context":
+            if values.get("survivor") not in (None, "longest"):
+                raise ValueError("keep: longest-context is the survivor `longest`; leave one away")
+            if values.get("against"):
+                raise ValueError("against: earlier documents stay, so keep must be first or none")
+            values = {**values, "survivor": "longest"}
+        return values
+
+    @model_validator(mode="after")
+    def _tokens_need_a_tokenizer(self) -> DedupSuffixArray:
+        if self.unit == "tokens" and not self.tokenizer:
+            raise ValueError("unit: tokens needs tokenizer: FILE (a tokenizer.json)")
+        if self.tokenizer and self.unit not in (None, "tokens"):
+            raise ValueError(f"tokenizer: needs unit: tokens, not {self.unit}")
+        return self
+
+    @property
+    def method(self) -> str:
+        """The name of this step in decisions."""
+        return "suffix-array"
+
+    @property
+    def of(self) -> str:
+        """The unit, defaults included."""
+        return self.unit or ("tokens" if self.tokenizer else "characters")
+
+    @property
+    def window(self) -> int:
+        """The threshold, defaults included."""
+        return self.threshold or THRESHOLD[self.of]
+
+    @property
+    def description(self) -> str:
+        """The passages that are looked for, in words."""
+        return f"passages of {self.window} {self.of} or more"
+
+    @property
+    def sort_bytes(self) -> int:
+        """Bytes that sorting may take."""
+        return self.memory_mib << 20
+
+    def identity(self) -> dict[str, Any]:
+        identity = super().identity()
+        del identity["settings"]["memory_mib"]  # decides nothing
+        return identity
+
+    def sketch_identity(self) -> dict[str, Any]:
+        """The texts and their tokens: what is looked for in them is for `resolve`."""
+        identity = super().sketch_identity()
+        survivor = identity["settings"]["survivor"]
+        return identity | {"settings": {"survivor": survivor, "tokens": self.tokenizer is not None}}
+
+    def resources(self) -> list[str]:
+        return [str(self._tokenizer_file())] if self.tokenizer else []
+
+    def comparable(self) -> dict[str, Any]:
+        """The settings that this step and an index must share: what the sketches hold."""
+        files = self.resources()
+        return {"tokenizer": digest(self.label, files[0]) if files else None}
+
+    def _tokenizer_file(self) -> Path:
+        path = Path(self.tokenizer or "")
+        return path / "tokenizer.json" if path.is_dir() else path
+
+    def open(self) -> None:
+        if self.tokenizer:
+            self._encoder = Encoder(self._tokenizer_file())
+
+    def sketch(self, docs: Documents) -> pa.Table:
+        columns = {"text": pc.fill_null(docs.text, "")}
+        if self.tokenizer:
+            if self._encoder is None:
+                self.open()
+            columns |= self._encoder.columns(docs.text)
+        return pa.table({**columns, **survivors.columns(docs, self.survivor, self.label)})
+
+    def resolve(self, sketches: Sketches) -> dict[str, Any]:
+        from curate.dedup.suffix_array.repeats import resolve
+
+        return resolve(self, sketches)
+
+    def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
+        from curate.dedup.suffix_array.cuts import marks_of, remaining_text
+        from curate.documents.cutting import cut_marked
+
+        mark, rows = marks_of(docs, decisions)
+        cut, chars, written = remaining_text(docs, mark, rows)
+        edited = cut > 0
+        docs = docs.annotate("cut_bytes", cut)
+        docs = docs.drop(edited & ~written, "nothing_left", chars, 1)
+        docs = docs.drop(edited & (chars < self.min_chars), "too_short", chars, self.min_chars)
+        return cut_marked(docs, mark, edited & ~docs.marked(), RULES)

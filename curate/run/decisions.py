@@ -1,0 +1,207 @@
+"""A CorpusStep's decisions over a stage's sketches, and the guard that they pass before anything is
+applied."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from curate.corpus import journal
+from curate.corpus.indexes import Index, earlier_files
+from curate.corpus.sizes import Sizes
+from curate.corpus.sketches import MARK, Run, SketchedCorpus, Sketches, run_here
+from curate.steps.failures import failing
+from llmcurate.base.disk.database import literal, scratch_database
+from llmcurate.base.disk.files import replacing
+from llmcurate.base.disk.seals import seal
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import TooMuchGone
+
+if TYPE_CHECKING:
+    from curate.steps.contracts import CorpusStep, Settings
+
+SUPERSEDED = "superseded.parquet"  # earlier documents that newer versions replace
+
+
+def resolve(
+    step: CorpusStep,
+    corpus: SketchedCorpus,
+    own: Path,
+    decisions: Path,
+    size: tuple[int, int],
+    workers: int,
+    run: Run = run_here,
+    sizes: Sizes = Sizes(),
+) -> dict[str, Any]:
+    """Writes the decisions; returns their seal, the step's counts, and for `guard` what they would
+    remove.
+    own: the step's folder; size: documents and bytes of text that reached the step; run: who does
+    what the step splits into tasks, of these sizes."""
+    from curate.dedup.removal import DedupStep, Removal
+
+    began = time.perf_counter()
+    earlier = step.earlier() if isinstance(step, DedupStep) else []
+    for index in earlier:
+        index.check()
+    own.mkdir(exist_ok=True)
+    with (
+        scratch_database(corpus.folder / ".spill-resolve", workers) as db,
+        replacing(decisions) as aside,
+    ):
+        files = (*earlier_files(earlier), *corpus.files())
+        named = tuple((index.name, index.step_folder) for index in earlier)
+        whole = corpus.folder / ".spill-resolve" / "with-earlier.parquet" if earlier else aside
+        sketches = Sketches(db, whole, own, files, named, run, sizes)
+        dated = isinstance(step, DedupStep) and step.survivor == "newest"
+        if dated or not step.in_tasks:
+            sketches.make_view()
+        with journal.resolving(own), failing(step.label):
+            counts = step.resolve(sketches)
+            if earlier and isinstance(step, DedupStep) and step.replaces(step.model_dump()):
+                counts["superseded"] = _superseded(db, whole, own / SUPERSEDED)
+        if earlier:
+            counts |= _own_decisions(db, whole, aside, earlier)
+            for index in earlier:  # once more, since it was read meanwhile
+                index.check()
+        if dated:
+            counts["notices"] = undated(db, step.label)
+        if isinstance(step, Removal):
+            counts["removal"] = _removal(db, aside, size, counts.pop("cut", None))
+    seconds = round(time.perf_counter() - began, 3)
+    return {**counts, "seconds": seconds, "seal": seal(decisions)}
+
+
+def undated(db: Any, label: str) -> list[str]:
+    """What to say where the newest copy is to stay, and documents have no date."""
+    if "date" not in [row[0] for row in db.execute("DESCRIBE sketches").fetchall()]:
+        return []
+    documents, dated = db.execute("SELECT count(*), count(date) FROM sketches").fetchone()
+    if documents == dated:
+        return []
+    if not dated:
+        return [
+            f"{label}: the newest copy is to stay, but none of {counted(documents, 'document')} has"
+            " a date, so the least id decided; name the column of dates by --date-column, or"
+            " choose another survivor"
+        ]
+    return [
+        f"{label}: {documents - dated:,} of {counted(documents, 'document')} have no date; they"
+        " stay only where no copy has one"
+    ]
+
+
+def resolve_one_partition(payload: dict[str, Any]) -> dict[str, Any]:
+    """`resolve` in a worker, of a corpus of one partition. payload: `spec`, the stage's
+    specification, and the arguments of `resolve` as JSON has them."""
+    from curate.run.worker.specification import load_spec
+
+    spec = load_spec(payload["spec"])
+    folder, kind = Path(spec["folder"]), spec["sketch_kind"]
+    return resolve(
+        spec["sketch"],
+        SketchedCorpus(folder, 1, kind, payload["ids_changed"]),
+        Path(payload["own"]),
+        Path(payload["decisions"]),
+        (payload["size"][0], payload["size"][1]),
+        1,
+        sizes=Sizes(**payload["sizes"]),
+    )
+
+
+def _superseded(db: Any, whole: Path, path: Path) -> int:
+    """Writes which earlier documents go for one of this run; returns how many."""
+    mark = literal(MARK)
+    start = f"instr(substr(id, 2), {mark}) + 2"
+    with replacing(path) as aside:
+        db.execute(
+            f"""COPY (
+            SELECT substr(id, {start}) AS id, kept_id AS "by" FROM read_parquet({literal(whole)})
+            WHERE part < 0 AND "drop" AND NOT starts_with(kept_id, {mark}) ORDER BY 1
+            ) TO {literal(aside)} (FORMAT parquet)"""
+        )
+    row = db.execute(f"SELECT count(*) FROM read_parquet({literal(path)})").fetchone()
+    return int(row[0])
+
+
+def _own_decisions(db: Any, whole: Path, path: Path, earlier: list[Index]) -> dict[str, Any]:
+    """Writes the decisions on this run's documents alone, with the corpora of their partners."""
+
+    # MARK, corpus, MARK, id: ids may hold the mark too.
+    def second(column: str) -> str:
+        return f"instr(substr({column}, 2), {mark})"
+
+    def plain(column: str) -> str:
+        rest = f"substr({column}, {second(column)} + 2)"
+        return f"CASE WHEN starts_with({column}, {mark}) THEN {rest} ELSE {column} END"
+
+    mark = literal(MARK)
+    name = f"substr(partner_id, 2, {second('partner_id')} - 1)"
+    db.execute(
+        f"""COPY (
+        SELECT * REPLACE ({plain("kept_id")} AS kept_id, {plain("partner_id")} AS partner_id),
+               CASE WHEN starts_with(partner_id, {mark}) THEN {name} END AS partner_corpus
+        FROM read_parquet({literal(whole)}) WHERE part >= 0
+        ORDER BY part, n, span_start NULLS FIRST, span_end
+        ) TO {literal(path)} (FORMAT parquet)"""
+    )
+    rows = db.execute(
+        f"""SELECT count(DISTINCT cluster), count(*) FILTER ("drop" OR cluster IS NOT NULL),
+               count(*) FILTER ("drop")
+        FROM read_parquet({literal(path)})"""
+    ).fetchone()
+    counts = dict(zip(("clusters", "members", "dropped"), map(int, rows), strict=True))
+    by_corpus = db.execute(
+        f"""SELECT partner_corpus, count(*) FROM read_parquet({literal(path)})
+        WHERE "drop" AND partner_corpus IS NOT NULL GROUP BY 1 ORDER BY 1"""
+    ).fetchall()
+    hits = dict(by_corpus)
+    return {**counts, "against": {index.name: hits.get(index.name, 0) for index in earlier}}
+
+
+def _removal(db: Any, path: Path, size: tuple[int, int], cut: int | None) -> dict[str, Any]:
+    """[what would go, all] in documents and in bytes, and the largest cluster. cut: bytes that go,
+    where a step that cuts passages alone has counted them."""
+    source = f"read_parquet({literal(path)})"
+    if cut is not None:
+        return {"documents": [0, size[0]], "bytes": [cut, size[1]], "most": _most(db, source)}
+    gone, cut = db.execute(
+        f"""WITH spans AS (
+          SELECT span_start AS a, span_end AS z, coalesce(max(span_end) OVER (
+            PARTITION BY part, n ORDER BY span_start, span_end
+            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS seen
+          FROM {source} WHERE "drop" AND span_start IS NOT NULL)
+        SELECT (SELECT count(DISTINCT (part, n)) FROM {source}
+                WHERE "drop" AND span_start IS NULL),
+               (SELECT coalesce(sum(greatest(0, z - greatest(a, seen))), 0)::BIGINT FROM spans)"""
+    ).fetchone()
+    return {"documents": [gone, size[0]], "bytes": [cut, size[1]], "most": _most(db, source)}
+
+
+def guard(step: Settings, counts: dict[str, Any]) -> None:
+    """TooMuchGone where a dedup would remove more than its `max_removal`. found: what `resolve`
+    returned. The decisions stay, so that a run with a higher limit goes on from them."""
+    from curate.dedup.removal import Removal
+
+    removal = counts.get("removal")
+    if removal is None or not isinstance(step, Removal):
+        return
+    for unit in ("documents", "bytes"):
+        part, all_ = removal[unit]
+        if all_ and part / all_ > step.max_removal:
+            stop = TooMuchGone(
+                f"{step.label} would remove {part:,} of {all_:,} {unit} ({part / all_:.1%}), more"
+                f" than max_removal {step.max_removal:g}{removal['most']}; nothing was removed."
+                " If that is right, raise the limit: --max-removal 1, or max_removal in the recipe"
+            )
+            stop.share = part / all_
+            raise stop
+
+
+def _most(db: Any, source: str) -> str:
+    """The largest cluster, as the likeliest cause."""
+    row = db.execute(
+        f"""SELECT kept_id, count(*) FROM {source} WHERE "drop" AND kept_id IS NOT NULL
+        GROUP BY kept_id ORDER BY 2 DESC, 1 LIMIT 1"""
+    ).fetchone()
+    return f"; {row[1]:,} of them are copies of {row[0]}" if row else ""

@@ -1,0 +1,288 @@
+"""The step `quality`: a classifier's score of each document, and which scores stay.
+
+Three ways to decide, at most one of them: `threshold`; `keep_fraction`, the threshold that keeps
+this share of the documents that reach the step; `pareto`, GPT-3's draw. With none of them every
+document stays and has its score.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import xxhash
+from pydantic import Field, PrivateAttr, model_validator
+
+from curate.corpus.decisions import COLUMNS, ROWS, join_pieces, piece_files, write_piece
+from curate.corpus.phases import Done, Phase, forget, run_phases
+from curate.corpus.ranks import ALL, find_ranks, score_totals, write_counts
+from curate.corpus.shuffle.tasks import Group, groups, run_tasks
+from curate.corpus.sketches import Sketches, Task, sketch_batches
+from curate.documents.documents import NUMBER, Documents
+from curate.documents.limits import Limit, decide
+from curate.scoring.quality.measures import kept_count
+from curate.scoring.quality.model import VARIABLE, Classifier, effective, good_label
+from curate.steps.contracts import CorpusStep, Settings, Step
+from llmcurate.base.disk.files import file_digest
+from llmcurate.base.errors import UsageError
+
+EXPLAINED = 12  # words and n-grams that `explain` names
+_KEY = "quality\0"  # so that another draw by the same ids and seed would be another
+
+
+def pareto_draws(ids: pa.Array, alpha: float, seed: int) -> np.ndarray:
+    """float64[rows]: for each id a number as `np.random.pareto(alpha)` draws it, by hash.
+
+    numpy's is the Lomax distribution, P(draw > x) = (1 + x)^-alpha.
+    """
+    hashes = [xxhash.xxh3_64_intdigest((_KEY + i).encode(), seed) for i in ids.to_pylist()]
+    share = (np.array(hashes, np.uint64).astype(np.float64) + 0.5) / 2.0**64
+    return np.minimum(share, 1.0) ** (-1.0 / alpha) - 1.0
+
+
+class Scored(Settings):
+    """The settings of both kinds of the step, and the model behind them."""
+
+    name: ClassVar[str] = "quality"
+    paper: ClassVar[str] = "Brown et al. 2020, appendix A; Li et al. 2024, section 4.4"
+
+    model: str | None = Field(
+        None, description=f"The path of a supervised fastText model; none: the path in {VARIABLE}."
+    )
+    model_sha256: str | None = Field(
+        None, description="The sha256 that the model's file must have; none: any."
+    )
+    score_label: str | None = Field(
+        None,
+        description="The label whose probability is the score; none: hq, or the label beside cc.",
+    )
+    threshold: float | None = Field(
+        None, ge=0, le=1, description="Documents with a lower score are dropped; none: no limit."
+    )
+    keep_fraction: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="The share of the documents that stays, those with the highest scores; none: no"
+        " limit.",
+    )
+    pareto: float | None = Field(
+        None,
+        gt=0,
+        description="GPT-3's draw: a document of score s stays where a Pareto variable of this"
+        " shape is above 1 - s (Brown et al. 2020, appendix A: 9); none: no draw.",
+    )
+    seed: int = Field(
+        0, ge=0, lt=2**64, description="The seed of the draw: another seed draws anew."
+    )
+    _model: Classifier | None = PrivateAttr(default=None)
+
+    @classmethod
+    def fitting(cls, settings: dict[str, Any]) -> type[Settings]:
+        """A share of the corpus needs the whole corpus, everything else one document."""
+        return Quality if settings.get("keep_fraction") is None else QualityShare
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Scored:
+        ways = ("threshold", "keep_fraction", "pareto")
+        set_ways = [n for n in ways if getattr(self, n) is not None]
+        if len(set_ways) > 1:
+            raise ValueError(f"{' and '.join(set_ways)} exclude each other; give one of them")
+        return self
+
+    def identity(self) -> dict[str, Any]:
+        """With the model that counts here and now, so that workers and later runs see the same."""
+        facts = super().identity()
+        facts["settings"] |= {"model": effective(self.model), "model_sha256": None}
+        self._check()
+        return facts
+
+    def _check(self) -> None:
+        """UsageError where the model is no such file as the settings say, or has no such label."""
+        path = self._path()
+        label = good_label(path, self.score_label)  # says what is wrong with a file that is none
+        if self.model_sha256 and file_digest(path) != self.model_sha256.lower():
+            raise UsageError(
+                f"{self.label}: {path} (label {label}) has another sha256 than model_sha256 says"
+            )
+
+    def resolved(self) -> dict[str, Any]:
+        """The settings as given, and what the model was."""
+        return super().resolved() | {"model_sha256": file_digest(self._path())}
+
+    def resources(self) -> list[str]:
+        return [self._path()]
+
+    def notes(self) -> list[str]:
+        by = "" if self.model else f" (by {VARIABLE})" if os.environ.get(VARIABLE) else ""
+        path = self._path()
+        return [f"{self.label}: model {path}{by}, label {good_label(path, self.score_label)}"]
+
+    def _path(self) -> str:
+        return effective(self.model)
+
+    def open(self) -> None:
+        self._model = Classifier(self._path(), self.score_label)
+
+    def explain(self, text: str) -> list[str]:
+        """The words and n-grams that moved the score most."""
+        if self._model is None:
+            self._check()
+            self.open()
+        assert self._model is not None
+        explanation = self._model.explain(text)
+        if not explanation.shares:
+            return ["score 0, no word"]
+        beside = f" against {explanation.against}" if explanation.against else ""
+        lines = [
+            f"score {explanation.score:.6f}, logit {explanation.logit:+.4f} of"
+            f" {self._model.label}{beside}"
+        ]
+        for share in explanation.shares[:EXPLAINED]:
+            times = f" ({share.times} times)" if share.times > 1 else ""
+            lines.append(f"{share.adds:+.4f} {share.kind} {share.text!r}{times}")
+        more = len(explanation.shares) - EXPLAINED
+        if more > 0:
+            rest = sum(s.adds for s in explanation.shares[EXPLAINED:])
+            lines.append(f"{rest:+.4f} {more} others together")
+        return lines
+
+    def scores(self, docs: Documents) -> np.ndarray:
+        """float64[rows], 0 to 1."""
+        if self._model is None:
+            self.open()
+        assert self._model is not None
+        return self._model.scores(*docs.buffers())
+
+
+class Quality(Scored, Step):
+    """Scores documents; drops those below `threshold`, or by GPT-3's draw.
+
+    Columns: `score`, 0 to 1, 0 of a text without any word; with `pareto` also `draw`.
+    """
+
+    only_measures: ClassVar[bool] = True
+
+    @property
+    def by_id(self) -> bool:
+        return self.pareto is not None
+
+    def limits(self) -> list[Limit]:
+        return [Limit("low_score", "score", "threshold", self.threshold, above=False)]
+
+    def apply(self, docs: Documents) -> Documents:
+        score = self.scores(docs)
+        docs = docs.annotate("score", score)
+        docs = decide(docs, self.limits())
+        if self.pareto is not None:
+            draw = pareto_draws(docs.table["id"], self.pareto, self.seed)
+            gone = ~(draw > 1.0 - score)
+            docs = docs.annotate("draw", draw)
+            reasons = {
+                int(r): f"draw {draw[r]:.6g}, needed above {1.0 - score[r]:.6g}"
+                for r in np.flatnonzero(gone)
+            }
+            detail = [reasons.get(r) for r in range(len(docs))]
+            return docs.drop(gone, "not_drawn", score, detail=detail)
+        return docs
+
+
+class QualityShare(Scored, CorpusStep):
+    """Scores documents; drops those below the score that `keep_fraction` of them reach.
+
+    The threshold is exact: the score of the last document that must stay. Documents with the same
+    score stay too.
+    """
+
+    in_tasks: ClassVar[bool] = True
+
+    def sketch_identity(self) -> dict[str, Any]:
+        """Without the share: another one needs no new scores."""
+        facts = self.identity()
+        settings = {k: v for k, v in facts["settings"].items() if k != "keep_fraction"}
+        return facts | {"settings": settings}
+
+    def sketch(self, docs: Documents) -> pa.Table:
+        return pa.table({"score": self.scores(docs)})
+
+    def resolve(self, sketches: Sketches) -> dict[str, Any]:
+        return resolve(self, sketches)
+
+    def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
+        score = np.zeros(len(docs))
+        at = np.searchsorted(docs.table[NUMBER].to_numpy(), decisions["n"].to_numpy())
+        score[at] = decisions["score"].to_numpy()
+        docs = docs.annotate("score", score)
+        if not len(decisions):
+            return docs
+        threshold = decisions["threshold"][0].as_py()
+        return docs.drop(score < threshold, "low_score", score, threshold)
+
+
+# The phases are seen -> threshold -> pieces. `drop` is left to the step's `apply`, and no row has a
+# cluster, so that OUT/decisions.parquet has none of them.
+SCHEMA = pa.schema([*COLUMNS, ("score", pa.float64()), ("threshold", pa.float64())])
+
+
+def resolve(step: QualityShare, sketches: Sketches) -> dict[str, Any]:
+    """Writes the decisions; returns counts for the report."""
+    file_groups = groups(sketches, sketches.sizes.task_documents)
+    run, db = sketches.run, sketches.connection
+    share = step.keep_fraction
+    assert share is not None
+
+    def seen(folder: Path, done: Done) -> dict[str, Any]:
+        write_counts(run, folder, file_groups, by_lang=False)
+        return {}
+
+    def threshold(folder: Path, done: Done) -> dict[str, Any]:
+        counted = done.folder("seen")
+        documents = score_totals(db, counted, len(file_groups)).get(ALL, (0,))[0]
+        if not documents:
+            return {"documents": 0, "threshold": 0.0}
+        rank = documents - kept_count(documents, share)
+        ranked = find_ranks(run, db, folder, file_groups, counted, {ALL: [rank]}, by_lang=False)
+        return {"documents": documents, "threshold": ranked[ALL][rank]}
+
+    def pieces(folder: Path, done: Done) -> dict[str, Any]:
+        shared = {"threshold": done.facts["threshold"], "method": step.name, "folder": str(folder)}
+        tasks = [{**group.dump(), **shared} for group in file_groups]
+        return {"kept": sum(d["kept"] for d in run_tasks(run, f"{__name__}:write_pieces", tasks))}
+
+    phases = [
+        Phase("seen", seen),
+        Phase("threshold", threshold, frees=("seen",)),
+        Phase("pieces", pieces),
+    ]
+    done = run_phases(sketches.folder, phases)
+    join_pieces(sketches.decisions, SCHEMA, piece_files(done.folder("pieces"), len(file_groups)))
+    forget(sketches.folder)
+    counts = {name: done.facts[name] for name in ("documents", "threshold", "kept")}
+    return {**counts, "dropped": counts["documents"] - counts["kept"]}
+
+
+def write_pieces(task: Task) -> dict[str, Any]:
+    """A task: the decisions on a group's documents, and how many of them reach the threshold. Held
+    is a batch."""
+    group = Group.load(task)
+    kept: list[int] = []
+    path = piece_files(Path(task["folder"]), group.part + 1)[-1]
+    write_piece(path, SCHEMA, _pieces(task, group, kept))
+    return {"kept": sum(kept)}
+
+
+def _pieces(task: Task, group: Group, kept: list[int]) -> Iterator[pa.RecordBatch]:
+    for batch in sketch_batches(group.files, ["score"], ROWS):
+        rows, score = len(batch), batch["score"].cast(pa.float64())
+        values = score.to_numpy(zero_copy_only=False)
+        kept.append(int(np.count_nonzero(values >= task["threshold"])))
+        columns = {"part": batch["part"], "n": batch["n"], "id": batch["id"], "score": score}
+        columns |= {"drop": pa.repeat(pa.scalar(False), rows)}
+        columns |= {"method": pa.repeat(pa.scalar(task["method"]), rows)}
+        columns |= {"threshold": pa.repeat(pa.scalar(task["threshold"], pa.float64()), rows)}
+        arrays = [columns[f.name] if f.name in columns else pa.nulls(rows, f.type) for f in SCHEMA]
+        yield pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)

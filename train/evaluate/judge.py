@@ -1,0 +1,143 @@
+"""Judge a model, ours or of transformers, on texts and questions that it may not have seen."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer
+
+from llmcurate.base.disk.files import file_digest
+from llmcurate.base.disk.sealed_json import read_json
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import RunFailed, UsageError
+from train.data.shards import Shards, end_of_text, load_tokenizer, read_shards
+from train.device import autocast, pick_device
+from train.evaluate.paired import interval
+from train.evaluate.questions import read_questions, score_questions
+from train.generate.generate import load as load_own
+from train.hf.load import load as load_folder
+from train.loop.distributed import Ranks
+from train.loop.evaluate import Scoring, Text
+from train.model.decoder import Decoder
+from train.runs.checkpoint import newest, tokenizer_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """A model to be judged. ``tokenizer_file``: its tokenizer.json; ``begin``: the id that a text
+    is read after: for a folder of transformers' its `bos_token_id`, else the one that ends texts.
+    """
+
+    folder: Path
+    model: Decoder
+    tokenizer: Tokenizer
+    tokenizer_file: Path
+    begin: int | None
+
+
+def opened(folder: Path, *, device: str = "auto") -> Judged:
+    """The newest checkpoint of a run, or a model of transformers. Raises ``LlmcurateError``."""
+    place, checkpoint = pick_device(device), newest(folder / "checkpoints")
+    begin: Any = None
+    if checkpoint is not None or not (folder / "config.json").is_file():
+        model, tokenizer = load_own(folder, device=device)
+        assert checkpoint is not None
+        path = tokenizer_of(checkpoint)
+    else:
+        path = folder / "tokenizer.json"
+        if not path.is_file():
+            raise UsageError(
+                f"{folder}: no tokenizer.json; write one there first (`llmcurate tokenizer"
+                " convert`)"
+            )
+        tokenizer = load_tokenizer(path)
+        config, weights = load_folder(folder)
+        largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
+        if largest >= config.vocab:
+            raise RunFailed(
+                f"{path}: has token {largest}, the model {counted(config.vocab, 'token')}"
+            )
+        model = Decoder(config)
+        model.load_state_dict(weights)
+        model = model.eval().to(place)
+        begin = read_json(folder / "config.json").get("bos_token_id")
+        is_number = isinstance(begin, int) and not isinstance(begin, bool)
+        begin = begin if is_number and 0 <= begin < config.vocab else None
+    if begin is None:
+        added = tokenizer.get_added_tokens_decoder()
+        begin = end_of_text({t.content: index for index, t in added.items() if t.special})
+    return Judged(folder=folder, model=model, tokenizer=tokenizer, tokenizer_file=path, begin=begin)
+
+
+def open_model(folder: Path, *, device: str = "auto") -> Judged:
+    """As ``opened``, a model of text; raises ``LlmcurateError`` for others."""
+    judged = opened(folder, device=device)
+    if judged.model.config.form != "decoder" or not judged.model.config.writes:
+        raise UsageError(
+            f"{folder}: {judged.model.config.described} gives texts no likelihood; its held-out"
+            " loss is in train.json"
+        )
+    return judged
+
+
+def judge(
+    judged: Judged,
+    *,
+    texts: Mapping[str, Path],
+    questions: Mapping[str, Path],
+    context: int | None = None,
+    batch_rows: int = 8,
+    precision: str = "auto",
+    seed: int = 0,
+) -> dict[str, Any]:
+    """The scores of ``texts``, folders of shards by the model's tokenizer, and of ``questions``,
+    files in JSON lines, with intervals that ``seed`` draws. ``context``: tokens read at once, by
+    default as many as the model takes. Raises ``LlmcurateError``.
+    """
+    model = judged.model
+    width = model.config.context if context is None else context
+    if width > model.config.context:
+        raise UsageError(
+            f"context is {width}, the model's is {model.config.context}: give that or less"
+        )
+    device = model.embedding.weight.device
+    how = Scoring(
+        batch_rows=batch_rows, ranks=Ranks(device=device), autocast=autocast(device, precision)
+    )
+    asked = {name: read_questions(path) for name, path in questions.items()}
+    opened = {
+        name: Text(shards_of(judged, path), width, judged.begin) for name, path in texts.items()
+    }
+    of_texts = {name: _scores(text, model, how, seed) for name, text in opened.items()}
+    of_questions = {
+        name: score_questions(
+            model, judged.tokenizer, judged.begin, own_questions, how, context=width, seed=seed
+        )
+        for name, own_questions in asked.items()
+    }
+    facts = {"model": str(judged.folder), "context": width, "seed": seed, "device": device.type}
+    return {**facts, "texts": of_texts, "questions": of_questions}
+
+
+def shards_of(judged: Judged, folder: Path) -> Shards:
+    """Texts as token shards; raises ``LlmcurateError`` where another tokenizer encoded them."""
+    shards = read_shards(folder)
+    if shards.tokenizer_sha256 != file_digest(judged.tokenizer_file):
+        raise UsageError(
+            f"{folder}: encoded by another tokenizer than {judged.tokenizer_file}: give the text"
+        )
+    vocab = min(shards.vocab_size, judged.model.config.vocab)
+    return replace(shards, vocab_size=vocab)
+
+
+def _scores(text: Text, model: Decoder, how: Scoring, seed: int) -> dict[str, Any]:
+    """The scores of a text, with an interval of its bits a byte over documents."""
+    nats = text.nats(model, how)
+    sizes, limits = text.shards.bytes, None
+    if sizes is not None and sizes.sum():
+        limits = interval(nats / math.log(2), sizes, seed)
+    return asdict(text.score(nats)) | {"bits_per_byte_interval": limits}

@@ -1,0 +1,417 @@
+"""One training run: step after step, with the log, held-out scores and checkpoints on the way."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.profiler import ProfilerActivity, profile, schedule
+
+from llmcurate.base.disk.files import replacing
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import LlmcurateError, RunFailed
+from train.config import TrainConfig, locate, model_at
+from train.data.feed import Feed
+from train.data.labelled_feed import LabelledFeed
+from train.device import autocast
+from train.loop import conversion
+from train.loop.distributed import Ranks, place_model, settle
+from train.loop.evaluate import Scores, Scoring, Text, evaluate, scored, terms_of
+from train.loop.spikes import MOST, Guard, PassedOver
+from train.loop.start import take_over, teacher_of
+from train.loop.task_scores import assess
+from train.loop.training_step import Stepper
+from train.measure.accounting import run_cost
+from train.measure.describe import peak_of
+from train.model.config import ModelConfig
+from train.model.convert import conversions
+from train.model.decoder import Decoder
+from train.model.positions import Rotary
+from train.objectives.losses import Losses
+from train.objectives.objectives import both_ways
+from train.optim.optimizers import Average, optimizers
+from train.optim.schedules import learning_rate
+from train.runs.checkpoint import (
+    Saver,
+    State,
+    load_average,
+    load_model,
+    load_optimizer,
+    load_state,
+    newest,
+)
+from train.runs.metrics import Log, Pending
+from train.runs.plan import Plan
+
+WARM_UP = 2  # steps before those traced: the first compiles and allocates, the next warms the tool
+
+
+@contextmanager
+def profiled(out: Path, steps: int, left: int, device: torch.device) -> Iterator[Callable[[], Any]]:
+    """A function to call after each step. Of ``left`` steps to come it has ``steps`` traced, after
+    two where there are so many, into OUT/profile/trace.json; evaluations and checkpoints between
+    them are in it. A run that ends before leaves what was traced.
+    """
+    if not steps:
+        yield lambda: None
+        return
+    kinds = [ProfilerActivity.CPU]
+    if device.type == "cuda":
+        kinds.append(ProfilerActivity.CUDA)
+    first = 1 if left >= steps + WARM_UP else 0
+    plan = schedule(wait=first, warmup=first, active=steps, repeat=1)
+
+    def write(trace: Any) -> None:
+        (out / "profile").mkdir(exist_ok=True)
+        with replacing(out / "profile" / "trace.json") as aside:
+            trace.export_chrome_trace(str(aside))
+
+    with profile(activities=kinds, schedule=plan, on_trace_ready=write) as running:
+        yield running.step
+
+
+class Pace:
+    """Seconds that are left of a run, from step ``done`` on.
+
+    The pace is that since the first figures came: what comes before them, as compilation, is done
+    once. It counts operations, since stages differ in the length of their rows, and whatever the
+    clock does, evaluations and checkpoints too.
+    """
+
+    def __init__(self, model: ModelConfig, train: TrainConfig, done: int) -> None:
+        self._model, self._train = model, train
+        self._began = time.perf_counter(), self._work(done)
+        self._settled = False
+
+    def left(self, done: int) -> float:
+        """At the moment, after ``done`` steps."""
+        (then, before), now, work = self._began, time.perf_counter(), self._work(done)
+        if not self._settled:
+            self._began, self._settled = (now, work), True
+        return work * (now - then) / (before - work) if work else 0.0
+
+    def _work(self, done: int) -> float:
+        """Operations of the steps after ``done``."""
+        return run_cost(self._model, self._train, done)[1]
+
+
+Progress = Callable[[dict[str, Any]], None]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """The scores of a model on the way: of held-out text, and of other ``texts`` by name."""
+
+    held_out: Scores
+    texts: dict[str, Scores]
+
+    def of_texts(self) -> dict[str, Any]:
+        """As JSON has them."""
+        return {name: dataclasses.asdict(scores) for name, scores in self.texts.items()}
+
+
+class _Spike(Exception):
+    """A step to go back behind."""
+
+
+class Run:
+    """One training run, from start or checkpoint to the last step. ``check`` is called before each
+    step, and may raise; ``on_notice`` gets a line where the log is damaged; ``texts``: what is
+    scored besides held-out text.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        feed: Feed,
+        out: Path,
+        ranks: Ranks,
+        check: Callable[[], object] = bool,
+        on_notice: Callable[[str], None] | None = None,
+        texts: dict[str, Text] | None = None,
+    ) -> None:
+        self.check, self.on_notice = check, on_notice
+        self.plan, self.sampler, self.out, self.ranks = plan, feed, out, ranks
+        settings = plan.train
+        self.labelled = feed if isinstance(feed, LabelledFeed) else None
+        if self.labelled is None:
+            self.scored = scored(feed, settings.eval_tokens, settings.context)
+        self.texts = texts or {}
+        self.converted: dict[str, Any] | None = None
+        self.passed = PassedOver(out / "spikes.json")
+        parts = ranks.shards(settings)
+        self.saver = Saver(out / "checkpoints", plan, first=ranks.first, parts=parts)
+        positions, flops = run_cost(plan.model, settings)
+        self.flops = flops / positions
+        self.peak = peak_of(ranks.device)
+        self.build()
+
+    def build(self) -> None:
+        """The state of a run before its first step."""
+        settings, ranks = self.plan.train, self.ranks
+        build = partial(Decoder, self.plan.model, attention=settings.attention)
+        self.model = place_model(build, settings, ranks).train()
+        for stack in self.model.stacks:
+            stack.recompute = settings.recompute
+        self.model.both_ways = both_ways(settings)
+        start = self.plan.start
+        if start is None or newest(self.out / "checkpoints") is not None:
+            self.model.initialise(settings.seed)
+        else:
+            if any(step.anew for step in conversions(start.config, self.plan.model)):
+                self.model.initialise(settings.seed)
+            take_over(start, self.model)
+        self.optimizer = optimizers(self.model, settings)
+        teacher = None if self.plan.teaches is None else teacher_of(self.plan.teaches)
+        if teacher is not None:
+            teacher.to(ranks.device)
+        self.stepper = Stepper(self.model, self.optimizer, self.sampler, settings, ranks, teacher)
+        self.average = Average(self.model, settings.ema) if settings.ema else None
+        self.guard = Guard(settings)
+        self.tokens, self.tuned = 0, -1
+        self.scores: Evaluation | None = None
+
+    def go(self, start: Path | None, on_progress: Progress | None) -> None:
+        """From ``start``, or the beginning, to the last step; back again after a rollback."""
+        settings = self.plan.train
+        try:
+            while True:
+                first = self.load(start)
+                if start is None and self.converted is None:
+                    self.converted = conversion.measured(self)
+                    if self.converted is not None and self.on_notice is not None:
+                        self.on_notice(conversion.notice(self.converted))
+                log = self.log(first, start)
+                traced = settings.profile if self.ranks.first else 0
+                left = settings.steps - first
+                try:
+                    with profiled(self.out, traced, left, self.ranks.device) as traced_step:
+                        self.steps(first, log, on_progress, traced_step)
+                    self.saver.wait()
+                    break
+                except _Spike:
+                    self.stepper.close()
+                    self.saver.wait()
+                    self.ranks.wait()
+                    start = newest(self.out / "checkpoints")
+                    self.build()
+                finally:
+                    if log is not None:
+                        log.close()
+        finally:
+            self.stepper.close()
+            self.saver.close()
+        self.ranks.wait()
+
+    def log(self, first: int, start: Path | None) -> Log | None:
+        """The log from ``first`` on; what is there is compared with what ``start`` says of it."""
+        if not self.ranks.first:
+            return None
+        expected = load_state(start).log if start is not None else ""
+        log = Log(self.out, first, self.plan, expected=expected)
+        if log.damaged and self.on_notice is not None:
+            self.on_notice(
+                f"{log.path}: damaged before step {first + 1}; what can be read stays, and figures"
+                " of those steps may be wrong; the weights do not depend on it"
+            )
+        return log
+
+    def load(self, start: Path | None) -> int:
+        """Take over a checkpoint, if there is one; the steps done."""
+        if start is None:
+            return 0
+        load_model(start, self.model)
+        load_optimizer(start, self.model, self.optimizer)
+        if self.average is not None:
+            load_average(start, self.average)
+        state = load_state(start)
+        self.tokens = state.tokens
+        if state.guard is not None:
+            try:
+                self.guard.load(state.guard)
+            except ValueError as error:
+                raise RunFailed(f"{start / 'state.json'}: {error}; delete {start}") from error
+        return state.step
+
+    def steps(
+        self,
+        first: int,
+        log: Log | None,
+        on_progress: Progress | None,
+        traced_step: Callable[[], object],
+    ) -> None:
+        """Train step after step, and call ``traced_step`` after each. Between lines of the log
+        nothing waits for the device, unless spikes are to be skipped, which must be known before
+        the weights change.
+        """
+        settings, pending = self.plan.train, Pending()
+        pace = Pace(self.plan.model, settings, first)
+        reasons: dict[int, tuple[str, int]] = {}
+
+        def allow(loss: float, norm: float) -> bool:
+            reason = self.guard.reason(step, loss, norm)
+            if reason is not None:
+                reasons[step] = reason, self.recent_spikes(step)
+            return reason is None
+
+        for step in range(first, settings.steps):
+            self.check()
+            self.tune(step)
+            rate, done = learning_rate(settings, step), step + 1
+            measured = None
+            if self.passed.reason(step) is None:
+                skips = settings.spike == "skip"
+                measured = self.stepper.step(step, rate, allow if skips else None)
+                if self.average is not None and measured.updated:
+                    self.average.update(step)
+            traced_step()
+            pending.add(done, rate, measured)
+            scored = done == settings.steps or done % settings.eval_every == 0
+            saved = self.saver.due(done)
+            if not (scored or saved or done % settings.log_every == 0):
+                continue
+            lines: list[dict[str, Any]] = []
+            try:
+                for line in pending.collect():
+                    lines.append(self.line(line, reasons))
+            except LlmcurateError:
+                if log is not None:
+                    log.write(lines)
+                raise
+            if lines and lines[0]["step"] == 1 and self.converted is not None:
+                lines[0]["converted"] = self.converted
+            self.scores = self.evaluate() if scored else None
+            if self.scores is not None:
+                lines[-1]["held_out"] = dataclasses.asdict(self.scores.held_out)
+                if self.texts:
+                    lines[-1]["eval"] = self.scores.of_texts()
+                if measured is not None and (shares := measured.shares()) is not None:
+                    lines[-1]["loads"] = shares
+            if log is not None:
+                log.write(lines)
+            if saved:
+                if log is not None:
+                    log.sync()
+                self.save(done, log)
+            if on_progress is not None:
+                ahead = {"steps": settings.steps, "seconds_left": pace.left(done)}
+                for line in lines:
+                    on_progress({**line, **ahead})
+            pending.restart()
+
+    def tune(self, step: int) -> None:
+        """Rotary positions as the stage of a step has them."""
+        stage, _ = locate(self.plan.train, step)
+        if self.tuned == stage:
+            return
+        for stack in self.model.stacks:
+            if isinstance(stack.positions, Rotary):
+                stack.positions.tune(model_at(self.plan.model, self.plan.train, stage))
+        self.tuned = stage
+
+    def line(self, line: dict[str, Any], reasons: dict[int, tuple[str, int]]) -> dict[str, Any]:
+        """A line of the log from the figures of its step, which the guard has looked at."""
+        settings, step = self.plan.train, line["step"] - 1
+        updated = line.pop("updated")
+        if (skipped := self.passed.reason(step)) is not None:
+            line["skipped"] = skipped
+        else:
+            if not settings.z_loss:
+                del line["z_loss"]
+            if settings.spike != "skip":
+                reason = self.guard.reason(step, line["loss"], line["grad_norm"])
+                if reason is not None:
+                    self.spike(step, reason)
+            elif not updated:
+                line["skipped"], near = reasons[step]
+                line["documents"] = self.sampler.document_ids(step)
+                self.bear(step, line["skipped"], near)
+        if updated:
+            self.tokens += line["tokens"]
+        line["tokens"] = self.tokens
+        rate = line.pop("read") / max(line["timing"]["seconds"], 1e-9)
+        line["timing"] |= {"tokens_per_second": rate, "flops_per_second": rate * self.flops}
+        if self.peak is not None:
+            line["timing"]["mfu"] = rate * self.flops / (self.peak * self.ranks.count)
+        return line
+
+    def spike(self, step: int, reason: str) -> None:
+        """Stop, or go back: raises."""
+        settings, ids = self.plan.train, self.sampler.document_ids(step)
+        if settings.spike == "stop":
+            raise RunFailed(
+                f"step {step + 1}: {reason}; lower lr (now {settings.lr}), let spikes be "
+                f"skipped, or look at the batch's documents: {_shown(ids)}"
+            )
+        self.bear(step, reason, self.recent_spikes(step))
+        self.saver.wait()
+        self.ranks.wait()
+        start = newest(self.out / "checkpoints")
+        behind = load_state(start).step if start is not None else 0
+        first = max(behind, step + 1 - settings.spike_batches)
+        write = self.ranks.first
+        self.passed.add(first=first, step=step, reason=reason, documents=ids, write=write)
+        raise _Spike
+
+    def recent_spikes(self, step: int) -> int:
+        """Spikes in the window that ends with this step, those gone back behind included."""
+        before = [spike["step"] - 1 for spike in self.passed.spikes]
+        first = step - self.plan.train.spike_window
+        return len({spike for spike in (*before, *self.guard.spikes) if first < spike <= step})
+
+    def bear(self, step: int, reason: str, near: int) -> None:
+        """Raise where so many spikes are no accidents."""
+        settings = self.plan.train
+        if near > MOST:
+            raise RunFailed(
+                f"step {step + 1}: {reason}; {near} of the last"
+                f" {counted(settings.spike_window, 'step')} were "
+                f"spikes: lower lr (now {settings.lr}); the last batch's documents: "
+                f"{_shown(self.sampler.document_ids(step))}"
+            )
+
+    def evaluate(self) -> Evaluation:
+        """Score held-out text as the objective has it, and the other texts whole and causally."""
+        settings = self.plan.train
+        how = Scoring(
+            batch_rows=settings.rows,
+            ranks=self.ranks,
+            autocast=autocast(self.ranks.device, settings.precision),
+            loss_chunk=settings.loss_chunk,
+        )
+        with self.average.swapped() if self.average is not None else nullcontext():
+            held_out = self._held_out(how)
+            texts = {
+                name: text.score(text.nats(self.model, how)) for name, text in self.texts.items()
+            }
+            settle(self.model)
+        return Evaluation(held_out=held_out, texts=texts)
+
+    def _held_out(self, how: Scoring) -> Scores:
+        model, objective, settings = self.model, self.stepper.objective, self.plan.train
+        if self.labelled is not None:
+            return assess(model, self.labelled.data, self.labelled.aside, objective, how)
+        scores = evaluate(model, self.scored, objective, how)
+        terms = terms_of(Losses(model, settings), self.scored, objective, how)
+        return dataclasses.replace(scores, terms=terms)
+
+    def save(self, step: int, log: Log | None) -> None:
+        scores = None if self.scores is None else dataclasses.asdict(self.scores.held_out)
+        state = State(
+            step=step,
+            tokens=self.tokens,
+            held_out=scores,
+            guard=self.guard.dump(),
+            log="" if log is None else log.checksum,
+        )
+        self.saver.save(self.model, self.optimizer, self.average, state)
+
+
+def _shown(ids: list[str]) -> str:
+    return ", ".join(ids[:3]) + (f" and {len(ids) - 3} more" if len(ids) > 3 else "")
