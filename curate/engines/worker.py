@@ -19,7 +19,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 from curate.engines import late_pandas
-from curate.engines.cpu_time import cpu_seconds
+from curate.engines.base import cpu_seconds
 from llmcurate.base.kernels import compile_time
 
 _reply_file = -1

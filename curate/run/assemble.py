@@ -19,7 +19,7 @@ from curate.corpus.stage_files import (
     with_ids,
 )
 from curate.documents.rejected import FOLDER, joined_schema
-from curate.engines.cpu_time import cpu_seconds
+from curate.engines.base import cpu_seconds
 from llmcurate.base.disk.database import literal, scratch_database
 from llmcurate.base.disk.files import clear_temporary, file_digest, replacing, sync_path
 from llmcurate.base.disk.parquet_writer import conform, writing

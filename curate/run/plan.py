@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from curate.engines.cpu_time import cpu_seconds
+from curate.engines.base import cpu_seconds
 from curate.formats.inputs import InputPlan
 from curate.formats.subset import plan_reading
 from curate.run.ledger import RUN, Ledger, ledger_path

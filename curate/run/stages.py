@@ -23,8 +23,7 @@ from curate.corpus import indexes, journal
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run, SketchedCorpus, lone_here
 from curate.corpus.stage_files import part_of, part_path
-from curate.engines.base import Engine, Task
-from curate.engines.cpu_time import cpu_seconds
+from curate.engines.base import Engine, Task, cpu_seconds
 from curate.run import worker_deaths
 from curate.run.ids import ISSUED
 from curate.run.intact import Intact

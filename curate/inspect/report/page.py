@@ -14,7 +14,7 @@ import yaml
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run, run_here
 from curate.documents.limits import Limit, limits_of
-from curate.engines.cpu_time import cpu_seconds
+from curate.engines.base import cpu_seconds
 from curate.inspect.report import ages, duplicates, freshness, kept, languages, rules
 from curate.inspect.report.ages import Ages
 from curate.inspect.report.duplicates import SIZES, Method

@@ -28,7 +28,7 @@ from curate.corpus.stage_files import (
 from curate.documents.documents import NUMBER, Documents
 from curate.documents.edits import EDIT, EDITS
 from curate.engines import worker
-from curate.engines.cpu_time import compile_seconds, cpu_seconds
+from curate.engines.base import cpu_seconds
 from curate.formats.reading import ID_SCHEMA, NO_DOCUMENT, Account, Batch, PartitionReader
 from curate.run.worker.rehearsal import begin_stage
 from curate.run.worker.specification import (
@@ -44,6 +44,7 @@ from llmcurate.base.disk.files import replacing
 from llmcurate.base.disk.parquet_writer import writing
 from llmcurate.base.disk.process import peak_bytes
 from llmcurate.base.disk.seals import seal, verify
+from llmcurate.base.kernels import compile_time
 
 LOADING_SECONDS = 3600.0  # that models may take to load, where there is a limit for batches
 READING_SECONDS = 0.1  # between two words of a worker that reads
@@ -134,7 +135,7 @@ def run_partition(payload: dict[str, Any]) -> dict[str, Any]:
     from it on; quarantine: number -> why, documents that killed their worker twice; sealed, shared:
     what it reads, which is compared first (disk/seals.py).
     """
-    cpu_began, compile_began = cpu_seconds(), compile_seconds()
+    cpu_began, compile_began = cpu_seconds(), compile_time.seconds
     verify(payload)
     spec, part = load_spec(payload["spec"]), payload["part"]
     careful, quarantine = payload.get("careful"), payload.get("quarantine") or {}
@@ -173,7 +174,7 @@ def run_partition(payload: dict[str, Any]) -> dict[str, Any]:
         **account,
         "seconds": {k: round(v, 4) for k, v in work.seconds.items()},
         "cpu": {k: round(v, 4) for k, v in work.cpu.items()},
-        "compiled": round(compile_seconds() - compile_began, 4),
+        "compiled": round(compile_time.seconds - compile_began, 4),
         "written": {name: (files | sketch)[kind][0] for name, kind in kinds},
         "files": files,
         "sketch_files": sketch,

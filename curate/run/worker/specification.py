@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from curate.corpus.stage_files import keys, part_path, public
 from curate.documents.documents import NUMBER, Documents
 from curate.engines import worker
-from curate.engines.cpu_time import cpu_seconds
+from curate.engines.base import cpu_seconds
 from curate.formats.inputs import InputPlan
 from curate.formats.read_settings import ReadSettings
 from curate.run.worker.traces import Traces

@@ -9,7 +9,7 @@ from tests.curate.command_line import environment
 
 LOADS_IN_TWO_THREADS = """
 import importlib, sys, threading, time
-from curate.engines.cpu_time import cpu_seconds
+from curate.engines.base import cpu_seconds
 
 cpu_seconds()
 assert "numba" not in sys.modules
