@@ -75,7 +75,7 @@ def ablate(
       --eval wiki=wiki.jsonl -o vocabularies
     """
     from curate.cli.model_settings import Ablate
-    from curate.engines.base import check_engine
+    from curate.engines.choose import check_engine
     from curate.inspect import results
     from curate.products.eval_texts import named_paths
     from curate.products.needs import needs_training

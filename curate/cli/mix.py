@@ -160,7 +160,7 @@ def search(
       --total 1e9 -o search
     """
     from curate.cli.model_settings import MixSearch
-    from curate.engines.base import check_engine
+    from curate.engines.choose import check_engine
     from curate.inspect import results
     from curate.mix.product import pairs
     from curate.mix.sources import named

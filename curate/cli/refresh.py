@@ -73,7 +73,7 @@ def refresh(
     llmcurate refresh fineweb archives/ -o corpus-home --keep 7
     """
     from curate.cli.command_settings import Refresh
-    from curate.engines.base import check_engine
+    from curate.engines.choose import check_engine
     from curate.refresh.outcome import How
 
     chosen = Refresh.of(settings)

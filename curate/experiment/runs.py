@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from curate.engines.base import Jobs, Task, open_engine
+from curate.engines.base import Jobs, Task
+from curate.engines.choose import open_engine
 from curate.run.worker_deaths import retry_once
 from llmcurate.base.disk.files import file_digest, write_text
 from llmcurate.base.disk.process import cores, host

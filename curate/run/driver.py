@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from curate.corpus import indexes, manifests
-from curate.engines.base import Engine, Jobs, Task, check_engine, open_engine
+from curate.engines.base import Engine, Jobs, Task
+from curate.engines.choose import check_engine, open_engine
 from curate.run import assemble, worker_deaths
 from curate.run.checks import check_code, check_out
 from curate.run.intact import Intact, changed_after, corpus_seals, finished_files, newest
