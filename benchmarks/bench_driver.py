@@ -27,11 +27,16 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 from benchmarks.shared_texts import reached  # noqa: E402
-from curate.engines.base import OnDeath, Task  # noqa: E402
-from curate.formats.input_file import InputFile  # noqa: E402
+from curate.engines.base import OnDeath, R, T  # noqa: E402
 from curate.formats.inputs import InputPlan  # noqa: E402
-from curate.formats.partitions import Partitions, Slice  # noqa: E402
+from curate.formats.partitions import (  # noqa: E402
+    InputFile,
+    Partitions,
+    Slice,
+)
+from curate.run.messages import Assembled, StageResult  # noqa: E402
 from llmcurate.base.disk.process import peak_bytes  # noqa: E402
+from llmcurate.base.messages import decode, encode  # noqa: E402
 
 SLICES = 60  # partitions of an archive of 1 GB
 COMMIT_MS = 0.1
@@ -41,12 +46,12 @@ RULES = [
 STEPS = ["url_filter", "extract", "language", "gopher_quality", "c4", "fineweb_quality"]
 
 
-def result_of(part: int) -> dict[str, Any]:
+def result_of(part: int) -> StageResult:
     """What a worker says of a partition."""
     by_step = dict.fromkeys(STEPS, 1000003 + part)
     seconds = dict.fromkeys((*STEPS, "read", "write"), 0.1234 + part % 7)
     by_rule = dict.fromkeys(RULES, 3 + part % 5)
-    return {
+    values = {
         **{"read": 840, "kept": 208, "rejected": 632, "bytes_out": 900_000, "bytes_in": 80_000_000},
         **{
             "passed_over": 0,
@@ -65,18 +70,15 @@ def result_of(part: int) -> dict[str, Any]:
         "files": {key: [1000000, f"{part:032x}"] for key in ("kept", "keys", "rejected", "ids")},
         "sketch_files": {},
     }
+    return StageResult(**values)
 
 
-def assembled(part: int) -> dict[str, Any]:
+def assembled(part: int) -> Assembled:
     """What a worker says of a part of corpus and rejected."""
     record = {"name": f"part-{part:05d}.parquet", "sha256": f"{part:064x}"}
     kept = {"documents": 208, "text_bytes": 900_000, "ids": f"{part:032x}"}
-    return {
-        "kept": {**record, **kept},
-        "rejected": {**record, "documents": 632, "text_bytes": 2_000_000},
-        "changed": {"kept": time.time_ns(), "rejected": time.time_ns()},
-        "cpu": 0.02,
-    }
+    rejected = {**record, "documents": 632, "text_bytes": 2_000_000}
+    return Assembled({**record, **kept}, rejected, time.time_ns(), time.time_ns(), 0.02)
 
 
 class Instant:
@@ -92,17 +94,20 @@ class Instant:
         pass
 
     def map(
-        self, function: str, tasks: Iterable[Task], on_death: OnDeath | None = None
-    ) -> Iterator[tuple[Task, dict[str, Any]]]:
+        self,
+        function: str,
+        tasks: Iterable[T],
+        result: type[R],
+        on_death: OnDeath[T] | None = None,
+    ) -> Iterator[tuple[T, R]]:
         """As Engine.map; task and result pass JSON, as they do on their way to a worker."""
         answer = assembled if function.endswith("assemble_partition") else result_of
         for task in tasks:
-            sent = json.dumps({"function": function, "payload": task})
+            sent = encode(task)
             began = time.process_time()
-            part = json.loads(sent)["payload"]["part"]
-            result = json.dumps({"result": answer(part), "cpu": 0.1})
+            done = encode(answer(decode(type(task), sent).part))
             self.spent += time.process_time() - began
-            yield task, json.loads(result)["result"]
+            yield task, decode(result, done)
 
 
 def planned(count: int) -> InputPlan:
@@ -131,7 +136,7 @@ def measure(count: int) -> dict[str, Any]:
     from curate.run.ledger import Ledger
     from curate.run.outcome import Options
     from curate.run.plan import plan_run, stage_folder
-    from curate.run.worker.specification import load_spec
+    from curate.run.worker.stage import load_stage
     from curate.steps.recipe import build, make_step
 
     phases: dict[str, float] = {}
@@ -169,7 +174,7 @@ def measure(count: int) -> dict[str, Any]:
             timed("map", lambda: run.stages._map(stage, folder, written, engine))
         from curate.run.outcome import sum_up
 
-        results = (r for _, r in ledger.results(stage.key))
+        results = (r for _, r in ledger.results(stage.key, StageResult))
         run.outcome.stages.append(timed("totals", lambda: sum_up(stage, plan.inputs, results)))
         columns = {name: pa.array([], pa.string()) for name in ("id", "text", *REASON_COLUMNS)}
         pq.write_table(pa.table(columns), part_path(folder, 0, "rejected"))
@@ -189,7 +194,7 @@ def measure(count: int) -> dict[str, Any]:
             capture_output=True, text=True, check=True,
         )  # fmt: skip
         assert (
-            load_spec(str(spec))["plan"].partitions[count - 1] == plan.inputs.partitions[count - 1]
+            load_stage(Path(spec)).plan.partitions[count - 1] == plan.inputs.partitions[count - 1]
         )
     return {
         "seconds": phases,
@@ -204,12 +209,12 @@ def worker_memory(spec: str, part: int) -> dict[str, float]:
     """What loading the plan of a stage and one partition of it takes of a worker."""
     import psutil
 
-    from curate.formats.inputs import InputPlan
+    from curate.run.messages import Specification
 
     folder = Path(spec).parent
-    data = json.loads(Path(spec).read_text(encoding="utf-8"))
+    specification = Specification.in_folder(folder)
     before, began = psutil.Process().memory_info().rss, time.perf_counter()
-    plan = InputPlan.load(data["plan"], folder)
+    plan = specification.inputs(folder)
     for s in plan.partitions[part]:
         assert plan.files[s.file].size
     seconds = time.perf_counter() - began
@@ -241,9 +246,9 @@ def settle(count: int) -> dict[str, Any]:
                 os.link(source, path)
         spent = [0.0]
 
-        def run(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
+        def run(function: str, tasks: list[T], result: type[R]) -> Iterator[tuple[T, R]]:
             began = time.process_time()
-            yield from run_here(function, tasks)
+            yield from run_here(function, tasks, result)
             spent[0] += time.process_time() - began
 
         plan, began = planned(count), time.process_time()
@@ -275,9 +280,9 @@ def settle_documents(count: int) -> dict[str, Any]:
             rows = pa.table([range(each), ids, [0] * each, range(each)], schema=ID_SCHEMA)
             pq.write_table(rows, part_path(folder, part, "ids"))
 
-        def run(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
+        def run(function: str, tasks: list[T], result: type[R]) -> Iterator[tuple[T, R]]:
             began = time.process_time()
-            yield from run_here(function, tasks)
+            yield from run_here(function, tasks, result)
             spent[0] += time.process_time() - began
 
         for kind, size in (("query", 1 << 60), ("driver", 20 << 20)):

@@ -78,8 +78,8 @@ def ours(path: str) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from curate.dedup.minhash.kernels import band_keys
     from curate.dedup.minhash.near_duplicates import DedupMinhash
-    from curate.dedup.minhash.signatures import band_keys
 
     pa.set_cpu_count(1)
     table = pq.read_table(path, columns=["text"])
@@ -102,7 +102,7 @@ def hashed(path: str, folder: str) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from curate.dedup.minhash import signatures as kernel
+    from curate.dedup.minhash import kernels as kernel
     from curate.dedup.minhash.near_duplicates import DedupMinhash
 
     step = DedupMinhash()

@@ -46,7 +46,7 @@ def phases(texts: list[str], settings: dict[str, Any]) -> tuple[dict[str, float]
     from curate.corpus.sketches import Sketches, SketchFile, view
     from curate.dedup.passages.repeated_passages import DedupPassages
     from curate.documents.documents import NUMBER, Documents, documents
-    from curate.run.worker.specification import sketch_rows
+    from curate.run.worker.stage import sketch_rows
     from llmcurate.base.disk.database import scratch_database
     from llmcurate.base.disk.parquet_writer import writing
 

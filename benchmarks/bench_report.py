@@ -32,26 +32,26 @@ began = time.perf_counter()
 dump = ""
 if kind.startswith("report"):
     from curate.inspect.report.page import gather
-    from curate.inspect.report.page import render
+    from curate.inspect.report.page import RunPage
     record = json.loads((out / "run.json").read_text())
     tasks = {"seconds": 0.0, "count": 1}
     if "tasks" in kind:
         from curate.corpus.sizes import Sizes
         from curate.corpus.sketches import run_here
-        def run(function, each):
+        def run(function, each, result):
             before = time.process_time()
-            yield from run_here(function, each)
+            yield from run_here(function, each, result)
             tasks["seconds"] += time.process_time() - before
             tasks["count"] = max(tasks["count"], len(each))
         found = gather(out, run=run, sizes=Sizes(report_bytes=10**6))
     else:
         found = gather(out, threads=2 if "two" in kind else 1)
     dump = json.dumps(found.dump())
-    size = len(render(record, found))
+    size = len(RunPage(record, found).render())
     cpu = time.process_time()
 else:
     from curate.inspect.stats import gather
-    size = gather([str(out / "corpus")])["documents"]
+    size = gather([str(out / "corpus")]).documents
 seconds = time.perf_counter() - began
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 result = {"seconds": seconds, "peak": peak, "size": size, "dump": dump}

@@ -168,7 +168,7 @@ def decide(folder: Path, settings: str, workers: int, tiny: bool) -> None:
     step: Any = kinds.get(name, DedupMinhash)(**arguments)
     sizes = Sizes(query_documents=0 if workers else 10**12)
     if tiny:
-        names = ("task_documents", "part_candidates", "slice_candidates", "task_passages")
+        names = ("task_documents", "part_candidates", "task_passages")
         sizes = replace(sizes, **dict.fromkeys((*names, "slice_rows"), TINY // 3))
     own, path = folder / "own", folder / f"decisions-{workers}.parquet"
     own.mkdir(exist_ok=True)
@@ -188,7 +188,7 @@ def decide(folder: Path, settings: str, workers: int, tiny: bool) -> None:
         "seconds": seconds,
         "cpu": used,
         "peak_mib": max(usage.ru_maxrss for usage in peaks) / 1024,
-        "dropped": summary.get("dropped", 0),
+        "dropped": summary.counts.get("dropped", 0),
         "digest": hashlib.sha256(path.read_bytes()).hexdigest(),
     }
     print(json.dumps(figures))

@@ -52,7 +52,7 @@ def write(step: Any, count: int, folder: Path) -> None:
 
     from benchmarks.generated_corpus import documents as generated
     from curate.documents.documents import documents
-    from curate.run.worker.specification import sketch_rows
+    from curate.run.worker.stage import sketch_rows
 
     every = generated(count)
     for part in range(-(-count // ROWS)):
@@ -94,7 +94,7 @@ def decide(folder: Path, part: str, memory_mib: int, workers: int) -> None:
     if workers:  # what it costs that there are workers at all
         start = cpu()
         with LocalEngine(workers) as engine:
-            list(engine.map("benchmarks.bench_resolve_large:nothing", [{}] * workers))
+            list(engine.map("benchmarks.bench_resolve_large:nothing", [{}] * workers, dict))
         start = cpu() - start
     peaks = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     figures = {
@@ -104,7 +104,7 @@ def decide(folder: Path, part: str, memory_mib: int, workers: int) -> None:
         "tasks": tasks,
         "peak_mib": max(usage.ru_maxrss for usage in peaks) / 1024,
         "worker_mib": peaks[1].ru_maxrss / 1024,
-        "dropped": summary["dropped"],
+        "dropped": summary.counts["dropped"],
         "digest": digest,
     }
     print(json.dumps(figures))

@@ -62,7 +62,7 @@ def one_pass(table: Any, folder: Path) -> dict[str, float]:
     from curate.dedup.semantic import neighbours
     from curate.dedup.semantic.semantic_duplicates import DedupSemantic
     from curate.documents.documents import documents
-    from curate.run.worker.specification import sketch_rows
+    from curate.run.worker.stage import sketch_rows
     from llmcurate.base.disk.database import scratch_database
     from llmcurate.base.disk.parquet_writer import writing
 

@@ -139,7 +139,7 @@ def local(folder: Path, work: Path, nodes: int) -> tuple[float, int]:
     from curate.engines.local import LocalEngine
 
     with LocalEngine(2) as engine:
-        list(engine.map("benchmarks.bench_shuffle:nothing", [{}] * 2))
+        list(engine.map("benchmarks.bench_shuffle:nothing", [{}] * 2, dict))
         began = time.perf_counter()
         result = ours(folder, work, engine.map)
         return time.perf_counter() - began, result
@@ -152,7 +152,7 @@ def ray_files(folder: Path, work: Path, nodes: int) -> tuple[float, int]:
     inside = work / "out"
     inside.mkdir()
     with RayEngine(max(2, nodes), None, "auto" if nodes else None) as engine:
-        list(engine.map("benchmarks.bench_shuffle:nothing", [{}] * max(2, nodes)))
+        list(engine.map("benchmarks.bench_shuffle:nothing", [{}] * max(2, nodes), dict))
         began = time.perf_counter()
         result = ours(folder, inside, engine.map)
         return time.perf_counter() - began, result

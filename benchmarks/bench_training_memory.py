@@ -35,7 +35,7 @@ def measure(name: str, rows: int, context: int, recompute: bool) -> dict[str, fl
     import torch
 
     from train.config import TrainConfig
-    from train.measure.estimate import training_memory
+    from train.measure.describe import training_memory
     from train.model.decoder import Decoder
     from train.model.presets import preset
     from train.objectives.example import Example

@@ -85,16 +85,17 @@ def disk(folder: Path) -> int:
 
 
 def main() -> None:
-    from curate.dedup.methods import METHODS
+    from curate.dedup.methods import methods as known_methods
 
+    known = known_methods()
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--gb", type=float, default=4.0, help="10^9 bytes of text")
-    parser.add_argument("--methods", default=",".join(METHODS), help="comma between")
+    parser.add_argument("--methods", default=",".join(known), help="comma between")
     parser.add_argument("--folder", help="where files are written; default: a temporary folder")
     options = parser.parse_args()
     methods = options.methods.split(",")
-    if unknown := [m for m in methods if any(n not in METHODS for n in m.split("+"))]:
-        parser.error(f"unknown method {unknown[0]}; known: {', '.join(METHODS)}")
+    if unknown := [m for m in methods if any(n not in known for n in m.split("+"))]:
+        parser.error(f"unknown method {unknown[0]}; known: {', '.join(known)}")
     good = True
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         folder = Path(name)

@@ -70,8 +70,7 @@ def measured(path: Path, rows: Rows, languages: set[str] | None = None) -> dict[
 def main() -> None:
     from curate.engines.local import call_apart
     from curate.scoring.fasttext.model_file import read_header
-    from curate.scoring.language.examples import Training
-    from curate.scoring.language.train import train
+    from curate.scoring.language.train import Training, train
     from curate.text.codes import comparable
 
     rows, held = split()

@@ -379,7 +379,7 @@ def main() -> int:
     error's exit code where they cannot be read."""
     from curate.api.corpus import Corpus
     from curate.corpus.direct_input import DirectInput
-    from curate.formats.subset import plan_reading
+    from curate.formats.reading import plan_reading
     from curate.scoring.language.identification import Language
 
     parser = argparse.ArgumentParser(

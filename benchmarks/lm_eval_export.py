@@ -172,7 +172,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         learn(folder, steps)
-        from curate.cli.execution import CommandOptions
+        from curate.cli.options import CommandOptions
 
         export_model([str(folder / "run")], "float32", CommandOptions(folder / "hf"))
         write_tasks(folder)

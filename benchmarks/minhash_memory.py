@@ -118,9 +118,9 @@ def decide(folder: Path, settings: str, large: int) -> None:
         decisions = folder / "decisions.parquet"
         tasks = [0.0]
 
-        def run(function: str, each: list[Any]) -> Iterator[tuple[Any, Any]]:
+        def run(function: str, each: list[Any], result: type) -> Iterator[tuple[Any, Any]]:
             before = time.process_time()
-            yield from run_here(function, each)
+            yield from run_here(function, each, result)
             tasks[0] += time.process_time() - before
 
         sketches = Sketches(db, decisions, own, files, run=run, sizes=sizes)
@@ -136,7 +136,7 @@ def decide(folder: Path, settings: str, large: int) -> None:
         "peak_mib": peak_mib(),
         "anonymous_mib": most,
     }
-    counts = {k: summary[k] for k in ("clusters", "members", "dropped")}
+    counts = {k: summary.counts[k] for k in ("clusters", "members", "dropped")}
     rows = pq.read_metadata(decisions).num_rows
     print(json.dumps({**figures, **counts, "rows": rows}))
 

@@ -65,7 +65,7 @@ def ours(rows: list[dict[str, str]], column: str) -> dict[str, str]:
     from curate.corpus.sketches import Sketches
     from curate.dedup.passages.repeated_passages import DedupPassages
     from curate.documents.documents import documents
-    from curate.run.worker.specification import sketch_rows
+    from curate.run.worker.stage import sketch_rows
     from llmcurate.base.disk.database import scratch_database
 
     choice: dict[str, Any] = {"min_words": 0, "min_sentences": 0, "survivor": "first"}

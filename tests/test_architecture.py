@@ -89,7 +89,6 @@ PRINTERS = {
     "llmcurate/base/terminal/output.py",
     "llmcurate/base/terminal/progress.py",
     "curate/run/standard_output.py",
-    "train/__main__.py",
 }
 WORDS = ("print", "echo", "stdout", "stderr")  # one of which a file has that prints
 

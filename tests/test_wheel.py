@@ -31,6 +31,7 @@ def test_the_wheel_holds_recipes_and_the_demo_web_and_no_tests(wheel: Path) -> N
     assert {"llmcurate/pipelines/c4.yaml", "llmcurate/pipelines/demo.yaml"} <= set(names)
     assert {"llmcurate/pipelines/recipe.schema.json", "llmcurate/py.typed"} <= set(names)
     assert "llmcurate/pipelines/schedule/crontab" in names
+    assert "llmcurate/pipelines/demo/web/truth.jsonl" in names
     assert any(n.startswith("llmcurate/pipelines/demo/texts/") for n in names)
     templates = {
         f"llmcurate/base/pages/templates/{n}" for n in ("page.html", "style.css", "report.html")

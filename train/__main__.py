@@ -8,22 +8,18 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import sys
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import LlmcurateError, UsageError
 from llmcurate.base.settings import from_dict, unflat
+from llmcurate.base.terminal.output import echo, one_line, tell
+from llmcurate.base.terminal.tables import table
 from train.config import TrainConfig
-from train.model.code import TRUST_CODE
-
-# What a terminal obeys, or shows otherwise than it is written: names of shards are strangers'.
-_OBEYED = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
-)
+from train.model.plugin_settings import TRUST_CODE
 
 
 def main() -> int:
@@ -41,7 +37,8 @@ def main() -> int:
         os.environ[TRUST_CODE] = "1"
     try:
         settings = _settings(asked.sets)
-        changes = {n.removeprefix("model."): settings.pop(n) for n in _of_model(settings)}
+        of_model = [name for name in settings if name.startswith("model.")]
+        changes = {name.removeprefix("model."): settings.pop(name) for name in of_model}
         if asked.task is not None:
             settings["objective"] = asked.task
         settings = unflat(settings)  # eval.wiki=FOLDER
@@ -50,38 +47,48 @@ def main() -> int:
         from train.loop.pretrain import pretrain
 
         shards = None if str(asked.shards) == "-" else asked.shards
-        run: dict[str, Any] = {"model": asked.model, "changes": changes, "train": config}
         if asked.dry_run:
-            lines = _forecast(shards, asked.out, run, asked.json)
+            lines = _forecast(shards, asked.out, asked.model, changes, config, asked.json)
             for line in lines if first_process() else ():
-                _print_line(line)
+                echo(line)
             return 0
         summary = pretrain(
             shards,
             asked.out,
-            **run,
+            model=asked.model,
+            changes=changes,
+            train=config,
             on_progress=_print if asked.json else _say,
-            on_notice=_print_notice if asked.json else _say_notice,
+            on_notice=(lambda line: _print({"notice": line})) if asked.json else _say_notice,
         )
     except LlmcurateError as error:
         _say_notice(f"error: {error}")
         return error.exit_code
     if first_process():
-        _print_line(json.dumps({"summary": summary}) if asked.json else _summary_line(summary))
+        echo(json.dumps({"summary": summary}) if asked.json else _summary_line(summary))
     return 0
 
 
-def _forecast(shards: Path | None, out: Path, run: dict[str, Any], as_json: bool) -> list[str]:
+def _forecast(
+    shards: Path | None,
+    out: Path,
+    model: str,
+    changes: dict[str, Any],
+    train: TrainConfig,
+    as_json: bool,
+) -> list[str]:
     """What the run would take in the processes that torchrun started."""
     from train.loop.distributed import processes
-    from train.loop.forecast import forecast
-    from train.loop.forecast_tables import forecast_tables, table_lines
+    from train.loop.forecast import forecast, forecast_tables
 
-    figures = forecast(shards, out, **run, processes=processes())
+    count = processes()
+    figures = forecast(shards, out, model=model, changes=changes, train=train, processes=count)
     if as_json:
         return [json.dumps(figures)]
-    tables = forecast_tables(run["model"], figures)
-    return [line for table in tables for line in table_lines(table)][1:]
+    lines: list[str] = []
+    for own in forecast_tables(model, figures):
+        lines += ["", own.title, *table(own.head, own.rows, own.left, indent=2)]
+    return lines[1:]
 
 
 def _settings(sets: list[str]) -> dict[str, Any]:
@@ -97,14 +104,10 @@ def _settings(sets: list[str]) -> dict[str, Any]:
     return settings
 
 
-def _of_model(settings: dict[str, Any]) -> list[str]:
-    return [name for name in settings if name.startswith("model.")]
-
-
 def _print(line: dict[str, Any]) -> None:
     from train.runs.metrics import finite
 
-    _print_line(json.dumps(finite(line)))
+    echo(json.dumps(finite(line)), flush=True)
 
 
 def _say(line: dict[str, Any]) -> None:
@@ -115,18 +118,8 @@ def _say(line: dict[str, Any]) -> None:
     _say_notice(f"step {line['step']} of {line['steps']}: {shown}, {speed}, {left} left")
 
 
-def _print_notice(line: str) -> None:
-    _print_line(json.dumps({"notice": line}))
-
-
 def _say_notice(line: str) -> None:
-    _print_line(line, sys.stderr)
-
-
-def _print_line(line: str, to: TextIO | None = None) -> None:
-    """Prints one line, on stdout unless a stream is given; codes stand for what is not shown."""
-    shown = _OBEYED.sub(lambda match: f"\\u{ord(match[0]):04x}", line)
-    print(shown, file=to or sys.stdout, flush=True)
+    tell(one_line(line))
 
 
 def _summary_line(summary: dict[str, Any]) -> str:

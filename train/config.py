@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, NonNegativeInt
 
 from llmcurate.base.errors import UsageError
 from llmcurate.base.settings import dataclass
@@ -289,9 +289,8 @@ class TrainConfig:
     loss_chunk: int = Field(
         0, ge=0, description="Tokens whose logits are held at once; 0 takes a number that fits."
     )
-    recompute: bool | int = Field(
+    recompute: bool | NonNegativeInt = Field(
         False,
-        ge=0,
         description="Compute activations inside blocks again in the backward pass instead of "
         "keeping them: `true` in all, N in every N-th block.",
     )
@@ -438,16 +437,18 @@ def model_at(model: ModelConfig, config: TrainConfig, stage: int) -> ModelConfig
     says something of them has them. Raises ``LlmcurateError``.
     """
     for current in config.stages[: stage + 1]:
-        changes = {"theta": current.theta, "scaling": current.scaling}
-        rotation: dict[str, Any] = {k: v for k, v in changes.items() if v is not None}
-        if not rotation:
+        changed = [name for name in ("theta", "scaling") if getattr(current, name) is not None]
+        if not changed:
             continue
         if not isinstance(model.position, Rope):
             raise UsageError(
-                f"stage {current.name or ''}: {' and '.join(rotation)} need position rope, not"
+                f"stage {current.name or ''}: {' and '.join(changed)} need position rope, not"
                 f" {model.position.kind}"
             )
-        model = dataclasses.replace(model, position=dataclasses.replace(model.position, **rotation))
+        theta = current.theta or model.position.theta
+        scaling = current.scaling or model.position.scaling
+        rotation = dataclasses.replace(model.position, theta=theta, scaling=scaling)
+        model = dataclasses.replace(model, position=rotation)
     return model
 
 

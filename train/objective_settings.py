@@ -11,7 +11,7 @@ from typing import Annotated, Literal, get_args
 from pydantic import Field
 
 from llmcurate.base.settings import ByKind, dataclass
-from train.model.head_settings import TaskKind
+from train.model.config import TaskKind
 
 Reads = Literal["auto", "first", "last"]
 Form = Literal["auto", "encoder-decoder", "prefix", "causal"]

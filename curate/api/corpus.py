@@ -86,7 +86,7 @@ class Corpus:
         """
         if not rules:
             raise UsageError('filter needs the name of a filter, as filter("gopher_quality")')
-        return self._with(_shared([_filter(rule) for rule in rules], settings))
+        return self._with(_shared([step for rule in rules for step in _filter(rule)], settings))
 
     def dedup(self, method: str = "exact", **settings: Any) -> Corpus:
         """With one of each set of copies: dedup("minhash", survivor="longest").
@@ -113,7 +113,7 @@ class Corpus:
         workers: int = 0,
         engine: str = "local",
         address: str | None = None,
-        slurm: Mapping[str, Any] | None = None,
+        slurm: Mapping[str, str | int] | None = None,
         scratch: Location | None = None,
         quiet: bool = False,
     ) -> Result:
@@ -146,13 +146,13 @@ class Corpus:
         return f"Corpus of {', '.join(self.inputs)}: {steps}"
 
 
-def _filter(rule: str | Callable[..., Any]) -> tuple[str, dict[str, Any]]:
+def _filter(rule: str | Callable[..., Any]) -> Steps:
     """The step of a filter's name or of a function."""
     from curate.steps.functions import FunctionInFile
 
     if not isinstance(rule, str):
-        return "python", {"function": str(FunctionInFile.of(rule))}
-    return ("python", {"function": rule}) if ".py:" in rule else (rule, {})
+        return [("python", {"function": str(FunctionInFile.of(rule))})]
+    return [("python", {"function": rule}) if ".py:" in rule else (rule, {})]
 
 
 def _shared(steps: Steps, settings: Mapping[str, Any]) -> Steps:

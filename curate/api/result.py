@@ -11,6 +11,7 @@ from llmcurate.base.errors import UsageError
 
 if TYPE_CHECKING:
     from curate.api.documents import StoredDocuments
+    from curate.inspect.explain import Account
     from curate.run.homes import Corpus as Files
     from curate.run.outcome import Options
     from curate.steps.recipe import Recipe
@@ -47,17 +48,6 @@ class Report:
         return f"report: {self.path}"
 
 
-class Explanation(dict[str, Any]):
-    """All that is known of a document, as `llmcurate explain --json` has it; it prints as text."""
-
-    def __str__(self) -> str:
-        from curate.inspect.explain import text
-
-        return text(self)
-
-    __repr__ = __str__
-
-
 @dataclass(frozen=True, repr=False)
 class Result:
     """A finished run in its folder `out`. record: the content of its run.json. `run` of a corpus
@@ -89,8 +79,7 @@ class Result:
     @property
     def counts(self) -> dict[str, Any]:
         """Documents read, kept and rejected, by rule too, bytes and seconds, as `--json` has."""
-        counts: dict[str, Any] = self.record["totals"]
-        return counts
+        return dict(self.record["totals"])
 
     @property
     def corpus(self) -> StoredDocuments:
@@ -131,18 +120,17 @@ class Result:
         of a training. UsageError where there is no product."""
         if not self.record["products"]:
             raise UsageError(f"{self.out} holds documents and no product")
-        last: dict[str, Any] = self.record["products"][-1]
-        card: dict[str, Any] = last.get("card") or last.get("summary") or last
-        return card
+        last = self.record["products"][-1]
+        return dict(last.get("card") or last.get("summary") or last)
 
-    def explain(self, id: str) -> Explanation:
+    def explain(self, id: str) -> Account:
         """Why a document was dropped, what was cut, and of what it is a copy. UsageError names
         an id like it where there is no such document."""
         from curate.inspect.explain import explain
         from curate.run.homes import runs_that_read
 
         runs = runs_that_read(self.out.resolve(), id) or [self.out]
-        return Explanation(explain(runs, id))
+        return explain(runs, id)
 
     def train_tokenizer(
         self, out: Location, *, workers: int = 0, quiet: bool = False, **settings: Any

@@ -29,7 +29,7 @@ def run_recipe(
     workers: int = 0,
     engine: str = "local",
     address: str | None = None,
-    slurm: Mapping[str, Any] | None = None,
+    slurm: Mapping[str, str | int] | None = None,
     scratch: Location | None = None,
     allow_python: bool = False,
     quiet: bool = False,
@@ -67,7 +67,7 @@ def run_recipe(
     return result_of(chosen, names_of(inputs), out, options, scratch)
 
 
-def sbatch(options: Mapping[str, Any] | None) -> tuple[str, ...]:
+def sbatch(options: Mapping[str, str | int] | None) -> tuple[str, ...]:
     """Options of sbatch as the engine takes them, KEY=VALUE."""
     return tuple(f"{key}={value}" for key, value in (options or {}).items())
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import Annotated, Any, Optional
 
 import typer
 
 from curate.cli.options import (
     EXPERIMENT,
+    CommandOptions,
     NewFolder,
     Sets,
     TrustCode,
@@ -17,9 +18,6 @@ from curate.cli.options import (
 from curate.cli.settings import READS_TEXTS, command
 from llmcurate.base.errors import UsageError
 from llmcurate.base.terminal.output import echo
-
-if TYPE_CHECKING:
-    from curate.cli.execution import CommandOptions
 
 
 @command(app, "Ablate", shared=(*EXPERIMENT, "dry_run"), reads=READS_TEXTS)
@@ -76,7 +74,6 @@ def ablate(
     """
     from curate.cli.model_settings import Ablate
     from curate.engines.choose import check_engine
-    from curate.inspect import results
     from curate.products.eval_texts import named_paths
     from curate.products.needs import needs_training
 
@@ -87,7 +84,6 @@ def ablate(
     with needs_training():
         from curate.experiment.ablate import describe, run_experiment
         from curate.experiment.corpora import named_corpora
-        from curate.experiment.page import render, text
         from curate.experiment.runs import Place
 
         named = named_corpora(corpora, inputs or [], recipes)
@@ -97,6 +93,4 @@ def ablate(
             return
         place = Place(options.engine, options.address, options.workers, options.quiet)
         changes = [*(sets or ()), *read_changes(options.read)]
-        figures = run_experiment(named, scored, out, chosen, changes, place)
-        pages = (lambda: text(figures), lambda: render(figures))
-        results.show(figures, *pages, out, options.as_json, "ablation")
+        run_experiment(named, scored, out, chosen, changes, place).show(out, options.as_json)

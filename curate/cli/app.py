@@ -12,39 +12,17 @@ from typing import Annotated
 
 import typer
 
-from curate.cli import (  # noqa: F401 (their commands join the app)
-    ablate,
-    catalogue,
-    dedup,
-    evaluate,
-    fetch,
-    hub,
-    inspect,
-    language,
-    mix,
-    model,
-    new,
-    perplexity,
-    predict,
-    quality,
-    refresh,
-    run,
-    scaling,
-    search,
-    tokenizer,
-    tokenizer_change,
-    training,
-    transplant,
-    warmup,
-)
 from curate.cli.early_worker import start_worker
-from curate.cli.options import app
+from curate.cli.options import app, join
 from curate.engines import late_pandas
 from curate.run import interrupt
 from llmcurate.base.errors import LlmcurateError, disk_error
+from llmcurate.base.index import index_of
 from llmcurate.base.terminal.output import echo, tell
 from llmcurate.base.terminal.progress import say
 from llmcurate.version import __version__
+
+join(index_of("curate")["command"].values())
 
 
 def _version(value: bool) -> None:

@@ -146,13 +146,13 @@ def _command_of(name: str, setting: tuple[str, Any] | None) -> str | None:
 
 def _call(command: SettingsCommand, name: str) -> list[str] | None:
     """The words with which a command runs the step; None where it does not."""
-    from curate.dedup.methods import METHODS
+    from curate.dedup.methods import methods
 
     if name in command.choices:
         return [name]
     if [step for step, _ in type(command).steps([])] == [name]:
         return []
-    for method, of_method in METHODS.items():
+    for method, of_method in methods().items():
         words = ["--method", method]
         if type(command).steps(words) == of_method and [step for step, _ in of_method] == [name]:
             return words

@@ -9,6 +9,7 @@ from typing import Any
 
 import typer
 
+from curate.steps import registry
 from curate.steps.registry import REGISTRY
 
 
@@ -34,17 +35,16 @@ def steps(incomplete: str) -> list[str]:
 def filters(incomplete: str) -> list[str]:
     """The filters that a list, as `c4,pii`, may go on with: those that it does not hold yet."""
     before, comma, word = incomplete.rpartition(",")
-    places = [(name, at) for name, at in REGISTRY.items() if at.startswith("curate.filters.")]
-    others = [name for name, _ in places if name not in before.split(",")]
+    others = [name for name in registry.filters() if name not in before.split(",")]
     return [f"{before}{comma}{name}" for name in others if name.startswith(word)]
 
 
 def methods(incomplete: str) -> list[str]:
     """The dedup methods that a sum, as `exact+minhash`, may go on with."""
-    from curate.dedup.methods import METHODS
+    from curate.dedup.methods import methods as known
 
     before, plus, word = incomplete.rpartition("+")
-    return [f"{before}{plus}{name}" for name in METHODS if name.startswith(word)]
+    return [f"{before}{plus}{name}" for name in known() if name.startswith(word)]
 
 
 def settings(ctx: typer.Context, incomplete: str) -> list[str]:

@@ -12,6 +12,7 @@ from curate.cli.options import (
     DEFAULT,
     ENGINES,
     MEASURES,
+    CommandOptions,
     Inputs,
     Json,
     Sets,
@@ -22,7 +23,6 @@ from curate.cli.options import (
     output,
     read_changes,
     reading,
-    run_steps,
     workspace,
 )
 from curate.cli.settings import READS_ALL, Steps, command
@@ -30,7 +30,8 @@ from llmcurate.base.errors import UsageError
 from llmcurate.base.terminal.output import answer, echo, echo_json
 
 if TYPE_CHECKING:
-    from curate.cli.execution import CommandOptions
+    from curate.cli.options import CommandOptions
+    from curate.inspect.results import Findings
 
 dedup_app = group("dedup", "Keep one of each set of copies (dedup IN...).", default=True)
 
@@ -51,12 +52,12 @@ def _steps(arguments: list[str]) -> Steps:
 def _owners(setting: str) -> str:
     """The methods that have a setting, as an error message names them."""
     from curate.cli.settings import setting_options
-    from curate.dedup.methods import METHODS
+    from curate.dedup.methods import methods
 
-    methods = [
-        name for name, steps in METHODS.items() if setting in setting_options(steps, {}, set())
+    owners = [
+        name for name, steps in methods().items() if setting in setting_options(steps, {}, set())
     ]
-    return f"--method {' or '.join(methods)}" if methods else ""
+    return f"--method {' or '.join(owners)}" if owners else ""
 
 
 @command(dedup_app, _steps, DEFAULT, hidden=True, shared=ENGINES, owners=_owners)
@@ -101,6 +102,7 @@ def dedup(
     llmcurate dedup corpus/ -o out --method paragraphs --keep none --hash sha1-64
     llmcurate dedup new/ -o out2 --method minhash --against out
     """
+    from curate.cli.execution import run_steps
     from curate.dedup.methods import steps_with_options
 
     run_steps("dedup", steps_with_options(method, settings), inputs, options, sets)
@@ -135,7 +137,7 @@ def clusters(
     chosen = Clusters.of(settings)
     largest = browsing.browse(out, chosen.show, chosen.method, chosen.min_size, chosen.members)
     if as_json:
-        echo_json(browsing.dump(largest))
+        echo_json(largest.dump())
         return
     columns = chosen.width or shutil.get_terminal_size((100, 24)).columns
     colours = coloured(sys.stdout)
@@ -157,11 +159,11 @@ def compare(
     """
 
     from curate.cli.command_settings import DedupCompare
-    from curate.inspect.compare import compare as comparing
+    from curate.inspect.compare.compare import compare as compared
 
     chosen = DedupCompare.of(settings)
     inputs, folder = corpus_of(inputs), _folder(options.out, "compare")
-    comparison = comparing.compare(
+    comparison = compared(
         inputs,
         chosen.methods.split(","),
         (*(sets or ()), *read_changes(options.read)),
@@ -170,7 +172,7 @@ def compare(
         options.workers,
         options.quiet,
     )
-    _print(comparison.dump(), comparing.text(comparison), folder, ("compare", "compare"), options)
+    _print(comparison, folder, "compare", options)
     raise typer.Exit(1 if comparison.failed else 0)
 
 
@@ -189,11 +191,11 @@ def evaluate(
     """
 
     from curate.cli.command_settings import DedupEvaluate
-    from curate.inspect.evaluate import dedups as evaluating
+    from curate.inspect.evaluate.dedups import evaluate as evaluated
 
     chosen = DedupEvaluate.of(settings)
     inputs, folder = corpus_of(inputs), _folder(options.out, "evaluate")
-    evaluation = evaluating.evaluate(
+    evaluation = evaluated(
         inputs,
         chosen.methods.split(","),
         (*(sets or ()), *read_changes(options.read)),
@@ -204,8 +206,7 @@ def evaluate(
         options.workers,
         options.quiet,
     )
-    names = ("evaluate", "evaluation")
-    _print(evaluation.dump(), evaluating.text(evaluation), folder, names, options)
+    _print(evaluation, folder, "evaluate", options)
 
 
 @command(dedup_app, "DedupAudit", "audit", shared=MEASURES, reads=READS_ALL)
@@ -251,21 +252,15 @@ def _folder(out: Path | None, title: str) -> Path:
     return out if out is not None else workspace("-o OUT").out_for(title, "")
 
 
-def _print(
-    figures: dict[str, Any],
-    text: str,
-    folder: Path,
-    names: tuple[str, str],
-    options: CommandOptions,
-) -> None:
-    """Prints figures, and their files in a folder: of names, that in JSON and that of the files."""
-    page = folder / f"{names[1]}.html"
+def _print(findings: Findings, folder: Path, name: str, options: CommandOptions) -> None:
+    """Prints findings, and where their files are. name: of the JSON file among `paths`."""
+    page = folder / f"{findings.NAME}.html"
     if not options.quiet or not options.as_json:
-        echo(text)
+        echo(findings.text())
         echo(f"page: {page}")
     if options.as_json:
-        paths = {names[0]: str(page.with_suffix(".json")), "page": str(page)}
-        echo_json({**figures, "paths": paths})
+        paths = {name: str(page.with_suffix(".json")), "page": str(page)}
+        echo_json({**findings.dump(), "paths": paths})
 
 
 @dedup_app.command("import")
@@ -303,13 +298,15 @@ def hashes(as_json: Json = False, **settings: Any) -> None:
     Shows their speed, and the odds of a collision.
     """
 
+    from dataclasses import asdict
+
     from curate.cli.command_settings import Hashes
     from curate.dedup.hashes import hash_speeds, hash_table
 
     chosen = Hashes.of(settings)
     documents, size = chosen.documents, chosen.bytes
     rows = hash_speeds(documents, size)
-    summary = {"documents": documents, "bytes": size, "hashes": rows}
+    summary = {"documents": documents, "bytes": size, "hashes": [asdict(row) for row in rows]}
     answer(summary, hash_table(rows, size), as_json)
 
 
@@ -329,6 +326,8 @@ def decontaminate(
     if not settings.get("evals"):
         raise UsageError("name the test items: --evals FILE (repeatable)")
     steps = [("decontaminate", settings)]
+    from curate.cli.execution import run_steps
+
     outcome = run_steps("decontaminate", steps, inputs, options, sets)
     if not options.as_json:
         for stage in outcome.stages:

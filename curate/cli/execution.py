@@ -2,66 +2,43 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from curate.cli.options import CommandOptions
 from curate.run import workspace
+from curate.steps.contracts import Forecasts, to_fetch
 from llmcurate.base.disk.units import counted, format_bytes
 from llmcurate.base.errors import UsageError
 from llmcurate.base.terminal.output import echo, echo_json
 from llmcurate.base.terminal.progress import say
 
 if TYPE_CHECKING:
-    from curate.run.outcome import Options, Outcome
+    from curate.run.outcome import Outcome
     from curate.run.plan import RunPlan
     from curate.steps.recipe import Recipe
 
 
-@dataclass(frozen=True)
-class Scale:
-    """The basis of a forecast: an earlier run, a size in bytes instead of the input's, prices."""
+def run_steps(
+    title: str,
+    steps: list[tuple[str, dict[str, Any]]],
+    inputs: list[str] | None,
+    options: CommandOptions,
+    sets: Sequence[str] | None = None,
+) -> Outcome:
+    """Runs a recipe of the steps, after a word on what they take."""
+    from curate.steps.recipe import compose
 
-    sample: Path | None = None
-    as_if: int | None = None
-    prices: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class CommandOptions:
-    """The options of a command on documents: where it writes, and how the work is done."""
-
-    out: Path | None
-    workers: int = 0
-    as_json: bool = False
-    dry_run: bool = False
-    quiet: bool = False
-    restart: bool = False
-    engine: str = "local"
-    address: str | None = None
-    scratch: Path | None = None
-    read: dict[str, Any] = field(default_factory=dict)  # settings of `read` that options gave
-    export: str | None = None  # the ending of JSON lines that are written beside the corpus
-    allow_python: bool = False
-    slurm: tuple[str, ...] = ()
-    scale: Scale = Scale()
-
-    def run_options(self, workers: int | None = None) -> Options:
-        """The options of the run. workers: instead of the number asked for."""
-        from curate.run.outcome import Options
-
-        count = self.workers if workers is None else workers
-        return Options(
-            count,
-            self.quiet,
-            self.engine,
-            self.address,
-            allow_python=self.allow_python,
-            slurm=self.slurm,
-            restart=self.restart,
-        )
+    recipe = compose(title, steps, tuple(sets or ()))
+    for step in recipe.document_steps:
+        lines: list[str] = step.forecast() if isinstance(step, Forecasts) else []
+        for line in lines:
+            say(line, options.quiet)
+    return execute(recipe, inputs or [], options, title)
 
 
 def execute(recipe: Recipe, inputs: list[str], options: CommandOptions, title: str) -> Outcome:
@@ -69,7 +46,7 @@ def execute(recipe: Recipe, inputs: list[str], options: CommandOptions, title: s
 
     title: the name of the run in a workspace.
     """
-    recipe = with_export(recipe.reading(**options.read), options.export)
+    recipe = with_export(recipe.reading(**vars(options.read)), options.export)
     space = workspace.find()
     as_if = options.dry_run and options.scale.as_if is not None
     if recipe.read.fetch is not None:
@@ -77,7 +54,7 @@ def execute(recipe: Recipe, inputs: list[str], options: CommandOptions, title: s
 
         how = recipe.read.fetch, options.quiet, options.dry_run, recipe.read.choice
         inputs = local_inputs(inputs or list(recipe.input), *how)
-    missing = [file for step in recipe.steps for file in step.to_fetch()] if options.dry_run else []
+    missing = to_fetch(recipe.steps) if options.dry_run else []
     for file in missing:
         say(f"a run fetches {file} first", options.quiet)
     on_paper = as_if or bool(missing)

@@ -1,10 +1,10 @@
-"""`llmcurate fetch`: files of the web or of an object store, and captures of a URL index."""
+"""`llmcurate fetch` and `push`: files of the web, stores or URL indexes; folders to the hub."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -13,7 +13,7 @@ import typer
 from curate.cli.options import Json, Quiet, app, output
 from curate.cli.settings import command
 from llmcurate.base.errors import RunFailed, UsageError
-from llmcurate.base.terminal.output import echo_json
+from llmcurate.base.terminal.output import answer, echo_json
 
 if TYPE_CHECKING:
     from curate.cli.command_settings import Fetch
@@ -49,7 +49,7 @@ def fetch(
     """
 
     from curate.cli.command_settings import Fetch
-    from curate.fetch.captures import is_rows
+    from curate.fetch.ranged import is_rows
 
     chosen, names = Fetch.of(settings), sources or []
     rows = [name for name in names if is_rows(name)]
@@ -159,8 +159,7 @@ def _files(names: list[str], work: _Work) -> tuple[dict[str, Any], str | None]:
 
 def _captures(rows: list[str], work: _Work) -> tuple[dict[str, Any], str | None]:
     """The same of captures, from rows and from a URL index."""
-    from curate.fetch.captures import Query, captures_of, local_captures
-    from curate.fetch.ranged import fetch_captures
+    from curate.fetch.ranged import Query, captures_of, fetch_captures, local_captures
     from llmcurate.base.disk.files import make_folder
     from llmcurate.base.disk.units import counted
     from llmcurate.base.terminal.progress import say
@@ -197,3 +196,36 @@ def _captures(rows: list[str], work: _Work) -> tuple[dict[str, Any], str | None]
             f"{count} cannot be had and are left out; they are listed in {work.out}/*.missing.cdxj"
         )
     return summary, None
+
+
+@command(app, "Push")
+def push(
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="Folder of a run, a refresh or an exported model.")
+    ],
+    repository: Annotated[
+        str, typer.Argument(metavar="ORG/NAME", help="Repository, made where it is not there.")
+    ],
+    as_json: Json = False,
+    quiet: Quiet = False,
+    **settings: Any,
+) -> None:
+    """Push a folder to the Hugging Face hub.
+
+    It gets a card. A corpus becomes a data set of two configs, `corpus` and `rejected`; a tokenizer
+    or a model a model repository. The next push sends what changed since, in one commit. The token
+    is that of `hf auth login`, or HF_TOKEN.
+
+    \b
+    Examples:
+    llmcurate push out me/clean-crawl
+    llmcurate push out me/my-tokenizer --kind tokenizer --public --license apache-2.0
+    """
+    from curate.cli.command_settings import Push
+    from curate.hub.push import push as push_folder
+    from llmcurate.base.disk.units import counted
+
+    chosen = Push.of(settings)
+    done = push_folder(out, repository, chosen.kind, chosen.public, chosen.license, quiet)
+    text = f"{done.url}: {counted(done.files, 'file')}, as commit {done.commit}"
+    answer(asdict(done), text, as_json)

@@ -4,15 +4,17 @@ corpora."""
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import Annotated, Any, Optional
 
 import typer
 
 from curate.cli.options import (
+    CommandOptions,
     Inputs,
     Json,
     Out,
     Quiet,
+    ReadOptions,
     Sets,
     Workers,
     app,
@@ -26,9 +28,6 @@ from curate.cli.options import (
 from curate.cli.settings import command
 from llmcurate.base.errors import UsageError
 from llmcurate.base.terminal.output import answer, echo, echo_json
-
-if TYPE_CHECKING:
-    from curate.cli.execution import CommandOptions
 
 
 def _a_run(folder: Path | None) -> Path | None:
@@ -73,6 +72,7 @@ def explain(
     llmcurate explain 5f0c2b9a --in out
     """
     from curate.inspect import explain as explaining
+    from curate.inspect.results import values
     from curate.run.homes import runs_that_read
 
     if out is not None:
@@ -84,9 +84,9 @@ def explain(
         raise UsageError(f"{outs[0] if outs else 'this workspace'} holds no finished run")
     account = explaining.explain(outs, id)
     if as_json:
-        echo_json(account, default=str)
+        echo_json(values(account), default=str)
     else:
-        echo(explaining.text(account))
+        echo(account)
 
 
 @command(app)
@@ -95,7 +95,7 @@ def stats(
     out: Out = None,
     as_json: Json = False,
     *,
-    read: dict[str, Any],
+    read: ReadOptions,
 ) -> None:
     """Measure a corpus: lengths, scores, languages, domains.
 
@@ -105,22 +105,12 @@ def stats(
     Example:
     llmcurate stats corpus.jsonl.zst -o stats
     """
-    import sys
-
-    from curate.inspect import results
-    from curate.inspect import stats as statistics
+    from curate.inspect.results import check_folder
+    from curate.inspect.stats import gather
 
     inputs = corpus_of(inputs)
-    results.check_folder(out)
-    figures = {"inputs": inputs, **statistics.gather(inputs, reading(read))}
-    results.show(
-        figures,
-        lambda: statistics.text(figures, sys.stdout.encoding),
-        lambda: statistics.render(figures, inputs),
-        out,
-        as_json,
-        name="stats",
-    )
+    check_folder(out)
+    gather(inputs, reading(read)).show(out, as_json)
 
 
 @app.command()
@@ -178,7 +168,7 @@ def _apply(run: Path, sets: tuple[str, ...], options: CommandOptions) -> None:
     """Makes the run with other settings and prints its outcome."""
     from curate.cli.execution import print_outcome
     from curate.inspect.whatif.apply import apply
-    from curate.run.driver import Options
+    from curate.run.outcome import Options
 
     if options.out is not None and options.out.suffix.lower() in (".html", ".htm"):
         raise UsageError(
@@ -271,21 +261,14 @@ def verify(
     llmcurate verify out
     """
     from curate.cli.command_settings import Verify
-    from curate.inspect import results
+    from curate.inspect.results import check_folder
     from curate.inspect.verify import verify as verifying
 
     chosen = Verify.of(settings)
-    results.check_folder(out)
+    check_folder(out)
     run = _finished(run)
     verification = verifying.verify(run, chosen.documents, chosen.seed)
-    results.show(
-        verification.dump(),
-        lambda: verifying.text(verification),
-        lambda: verifying.render(verification),
-        out,
-        as_json,
-        name="verify",
-    )
+    verification.show(out, as_json)
     raise typer.Exit(0 if verification.passed else 1)
 
 

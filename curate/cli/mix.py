@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import Annotated, Any, Optional
 
 import typer
 
@@ -10,7 +10,9 @@ from curate.cli.options import (
     DEFAULT,
     EXPERIMENT,
     RECIPE,
+    CommandOptions,
     NewFolder,
+    ReadOptions,
     Sets,
     TrustCode,
     corpus_of,
@@ -19,9 +21,6 @@ from curate.cli.options import (
 )
 from curate.cli.settings import READS_TEXTS, command
 from llmcurate.base.errors import UsageError
-
-if TYPE_CHECKING:
-    from curate.cli.execution import CommandOptions
 
 Pairs = Optional[list[str]]
 
@@ -85,7 +84,7 @@ def mix(
     ] = True,
     sets: Sets = None,
     *,
-    read: dict[str, Any],
+    read: ReadOptions,
     options: CommandOptions,
     **settings: Any,
 ) -> None:
@@ -161,7 +160,6 @@ def search(
     """
     from curate.cli.model_settings import MixSearch
     from curate.engines.choose import check_engine
-    from curate.inspect import results
     from curate.mix.product import pairs
     from curate.mix.sources import named
     from curate.products.eval_texts import named_paths
@@ -174,12 +172,11 @@ def search(
     sources = {name: paths[0] for name, paths in named(inputs).items()}
     weights = pairs("--eval-weights", text_weights or [])
     with needs_training():
-        from curate.experiment.mixture_page import render, text
         from curate.experiment.mixtures import search_mixture
         from curate.experiment.runs import Place
 
         place = Place(options.engine, options.address, options.workers, options.quiet)
-        figures = search_mixture(
+        found = search_mixture(
             sources,
             named_paths(texts or []),
             weights,
@@ -188,5 +185,4 @@ def search(
             [*(sets or ()), *read_changes(options.read)],
             place,
         )
-        pages = (lambda: text(figures), lambda: render(figures))
-        results.show(figures, *pages, out, options.as_json, "mixtures")
+        found.show(out, options.as_json)

@@ -14,6 +14,7 @@ from curate.cli.options import (
     Json,
     NewFolder,
     Quiet,
+    ReadOptions,
     Sets,
     TrustCode,
     group,
@@ -23,10 +24,11 @@ from curate.cli.options import (
 from curate.cli.settings import READS_TEXTS, command
 from llmcurate.base.disk.units import counted, format_bytes, format_percent, format_scaled
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal.output import answer
+from llmcurate.base.terminal.output import answer, echo, echo_json
 from llmcurate.base.terminal.tables import table
 
 if TYPE_CHECKING:
+    from tokenize_kit.card.figures import Sample
     from train.model.config import ModelConfig
 
 model_app = group("model", "Show what models are made of, compare them, move them.")
@@ -165,6 +167,7 @@ def model_compare(
     from curate.cli.model_settings import ModelCompare
     from curate.cli.options import newest
     from curate.inspect.compare.models import compare_models
+    from curate.inspect.results import check_folder
     from curate.products.needs import needs_training
 
     chosen = ModelCompare.of(settings)
@@ -172,7 +175,8 @@ def model_compare(
         raise UsageError("give --tokens or --flops, one of the two")
     folder = newest("shards", shards, "--shards")
     with needs_training():
-        compare_models(variants, folder, out, chosen, sets or [], as_json, quiet)
+        check_folder(out)
+        compare_models(variants, folder, out, chosen, sets or [], quiet).show(out, as_json)
 
 
 @command(model_app, "ModelRopeSearch", "rope-search", reads=READS_TEXTS)
@@ -188,7 +192,7 @@ def model_rope_search(
     as_json: Json = False,
     quiet: Quiet = False,
     *,
-    read: dict[str, Any],
+    read: ReadOptions,
     **settings: Any,
 ) -> None:
     """Search rotary factors for a longer context.
@@ -408,3 +412,98 @@ def _ratio(operation: dict[str, Any]) -> str:
 
 def _parameters(value: int) -> str:
     return format_scaled(value).replace("G", "B")
+
+
+SCORED_BYTES = 200_000  # of the texts, drawn by hash
+
+
+@command(model_app, "ModelTransplant", "transplant")
+def transplant(
+    model: AnyModel,
+    tokenizer: Annotated[
+        Path, typer.Argument(metavar="TOKENIZER", help="tokenizer.json of the new one, its folder.")
+    ],
+    out: NewFolder,
+    corpus: Annotated[
+        Optional[list[str]],
+        typer.Option(
+            "--on",
+            metavar="CORPUS",
+            help="Texts that the model is scored on, before and after, and that focus learns from."
+            " [repeatable]",
+        ),
+    ] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    *,
+    read: ReadOptions,
+    **settings: Any,
+) -> None:
+    """Move a trained model to another tokenizer.
+
+    Rows of tokens that both have are copied, others begin as --init says. With --on it prints bits
+    a byte before and after.
+
+    \b
+    Examples:
+    llmcurate model transplant model tok-th -o moved --init focus --on thai/
+    llmcurate pretrain shards --model moved -o further
+    """
+    from curate.cli.model_settings import ModelTransplant
+    from curate.inspect.evaluate.tokenizers import Documents
+    from curate.products.needs import needs_training
+    from llmcurate.base.terminal.progress import say
+    from tokenize_kit.change.embeddings import drawn
+    from tokenize_kit.change.source import file_of
+
+    chosen = ModelTransplant.of(settings)
+    if chosen.init == "focus" and not corpus:
+        raise UsageError("transplant: --init focus learns from texts: give --on CORPUS")
+    documents = Documents(corpus, quiet, reading(read)) if corpus else None
+    texts = None
+    if documents:
+        texts = lambda: ((data, offsets) for data, offsets, _ in documents.batches())  # noqa: E731
+    with needs_training():
+        from tokenize_kit.change.addition import Transplant
+        from train.evaluate.judge import opened
+        from train.hf.load import transplant as move
+
+        judged, new = opened(model), file_of(tokenizer)
+        tables = Transplant(judged.tokenizer_file, new, chosen.init, chosen.seed, texts)
+        sample = drawn(texts, SCORED_BYTES) if texts else None
+        figures = tables.describe() | move(model, out, new, tables.rows)
+        config = judged.model.config
+        if sample and config.form == "decoder" and config.writes:
+            before, after = (_bits_per_byte(folder, sample) for folder in (model, out))
+            figures |= {"bits_per_byte_before": before, "bits_per_byte_after": after}
+    if as_json:
+        echo_json({"out": str(out), **figures})
+        return
+    say(f"wrote {out}", quiet)
+    common, new_tokens = figures["common_tokens"], figures["new_tokens"]
+    echo(f"{common:,} of {counted(new_tokens, 'token')} are in both, and keep their rows")
+    if "bits_per_byte_before" in figures:
+        echo(
+            f"bits a byte: {figures['bits_per_byte_before']:.4f} before,"
+            f" {figures['bits_per_byte_after']:.4f} right after"
+        )
+
+
+def _bits_per_byte(folder: Path, sample: Sample) -> float:
+    """Of the texts of a sample, by the model of a folder with its own tokenizer."""
+    import json
+    import tempfile
+
+    from curate.products.eval_texts import as_shards
+    from train.evaluate.judge import judge, open_model
+
+    with tempfile.TemporaryDirectory(prefix="llmcurate-transplant-") as scratch:
+        source = Path(scratch) / "texts.jsonl"
+        lines = [json.dumps({"text": text}) for text in sample.texts()]
+        source.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        judged = open_model(folder)
+        shards = as_shards(
+            str(source), judged.tokenizer_file, Path(scratch) / "shards", lambda line: None
+        )
+        scores = judge(judged, texts={"texts": shards}, questions={})
+    return float(scores["texts"]["texts"]["bits_per_byte"])

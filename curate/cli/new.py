@@ -46,13 +46,13 @@ from pydantic import Field
 
 from curate.documents.documents import Documents
 from curate.documents.limits import Limit, decide
-from curate.steps.contracts import Step
+from curate.steps.contracts import Step, step
 
 
+@step("share_of_digits")
 class ShareOfDigitsStep(Step):
     """Drops documents in which too many characters are digits."""
 
-    name: ClassVar[str] = "share_of_digits"
     only_measures: ClassVar[bool] = True  # it drops whole documents and changes no text
 
     # Fields are settings: in recipes, in Python and on the command line.

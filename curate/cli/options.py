@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable
+from dataclasses import dataclass
 from difflib import get_close_matches
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -15,11 +17,11 @@ from typer.core import TyperGroup
 from curate.cli import completion
 from curate.cli.help import Command
 from llmcurate.base.errors import UsageError
+from llmcurate.base.index import Declared, declared
 
 if TYPE_CHECKING:
-    from curate.cli.execution import CommandOptions
     from curate.formats.read_settings import ReadSettings
-    from curate.run.outcome import Outcome
+    from curate.run.outcome import Options
     from curate.run.workspace import Workspace
 
 DEFAULT = "default"
@@ -39,6 +41,12 @@ OTHER_WORDS = {
 }
 
 
+def join(commands: Iterable[Declared]) -> None:
+    """Loads the modules of commands, which then are commands of the app."""
+    for module in sorted({each.module for each in commands}):
+        import_module(module)
+
+
 class Root(TyperGroup):
     """All commands, in an order to read them in."""
 
@@ -50,16 +58,18 @@ class Root(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
         """The command of the first word; UsageError suggests one for any other word."""
         if args[0] not in self.commands and not args[0].startswith("-"):
+            join(declared("curate.cli", "command").values())
+            self.commands.update(getattr(typer.main.get_command(app), "commands", {}))
+        if args[0] not in self.commands and not args[0].startswith("-"):
             raise UsageError(f"No such command {args[0]!r}; {self._meant(args[0])}")
         return super().resolve_command(ctx, args)
 
     def _meant(self, word: str) -> str:
-        from curate.steps.registry import REGISTRY
+        from curate.steps.registry import filters
         from curate.steps.shipped import names
 
         shown = {name: name for name in self.commands} | OTHER_WORDS
-        filters = [name for name, at in REGISTRY.items() if at.startswith("curate.filters.")]
-        shown |= {name: f"filter {name}" for name in filters}
+        shown |= {name: f"filter {name}" for name in filters()}
         shown |= {name: f"run {name}" for name in names()}
         near = get_close_matches(word.lower(), shown, 1)
         return f"did you mean `llmcurate {shown[near[0]]}`?" if near else "see llmcurate --help"
@@ -205,6 +215,66 @@ MEASURES = ("out", "workers", "read", "as_json", "quiet")
 EXPERIMENT = ("workers", "engine", "address", "read", "as_json", "quiet")
 
 
+@dataclass(frozen=True)
+class ReadOptions:
+    """The settings of `read` that options gave; None for those that they did not."""
+
+    limit: int | None = None
+    share: float | None = None
+    columns: dict[str, str] | None = None
+    split: str | None = None
+    config: str | None = None
+    skip_unreadable: bool | None = None
+
+    def given(self) -> dict[str, int | float | str | dict[str, str]]:
+        """Those that were given, by name."""
+        return {name: value for name, value in vars(self).items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The basis of a forecast: an earlier run, a size in bytes instead of the input's, prices."""
+
+    sample: Path | None = None
+    as_if: int | None = None
+    prices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class CommandOptions:
+    """The options of a command on documents: where it writes, and how the work is done."""
+
+    out: Path | None
+    workers: int = 0
+    as_json: bool = False
+    dry_run: bool = False
+    quiet: bool = False
+    restart: bool = False
+    engine: str = "local"
+    address: str | None = None
+    scratch: Path | None = None
+    read: ReadOptions = ReadOptions()
+    export: str | None = None  # the ending of JSON lines that are written beside the corpus
+    allow_python: bool = False
+    slurm: tuple[str, ...] = ()
+    scale: Scale = Scale()
+
+    def run_options(self, workers: int | None = None) -> Options:
+        """The options of the run. workers: instead of the number asked for."""
+        from curate.run.outcome import Options
+
+        count = self.workers if workers is None else workers
+        return Options(
+            count,
+            self.quiet,
+            self.engine,
+            self.address,
+            allow_python=self.allow_python,
+            slurm=self.slurm,
+            restart=self.restart,
+        )
+
+
 def command_options(
     out: Out = None,
     workers: Workers = 0,
@@ -212,7 +282,7 @@ def command_options(
     address: Address = None,
     slurm: Slurm = None,
     scratch: Scratch = None,
-    read: dict[str, Any] | None = None,
+    read: ReadOptions | None = None,
     export: Export = None,
     restart: Restart = False,
     as_json: Json = False,
@@ -220,23 +290,23 @@ def command_options(
     quiet: Quiet = False,
 ) -> CommandOptions:
     """The options that commands share, each has those that it names."""
-    from curate.cli.execution import CommandOptions
-
     where = (engine, address, scratch)
     how = (as_json, dry_run, quiet, restart)
-    return CommandOptions(out, workers, *how, *where, read or {}, export, slurm=tuple(slurm or ()))
+    return CommandOptions(
+        out, workers, *how, *where, read or ReadOptions(), export, slurm=tuple(slurm or ())
+    )
 
 
-def read_changes(options: Mapping[str, Any]) -> list[str]:
+def read_changes(options: ReadOptions) -> list[str]:
     """The settings of `read` as --set has them."""
-    return [f"read.{name}={json.dumps(value)}" for name, value in options.items()]
+    return [f"read.{name}={json.dumps(value)}" for name, value in options.given().items()]
 
 
-def reading(options: Mapping[str, Any]) -> ReadSettings:
+def reading(options: ReadOptions) -> ReadSettings:
     """The settings of a command that reads documents itself."""
     from curate.steps.recipe import build
 
-    return build("read", []).reading(**options).read
+    return build("read", []).reading(**vars(options)).read
 
 
 def workspace(missing: str) -> Workspace:
@@ -259,25 +329,6 @@ def corpus_of(inputs: list[str] | None) -> list[str]:
 def newest(kind: str, named: Path | None, missing: str) -> Path:
     """The folder that was named; in a workspace by default its newest of that kind."""
     return named or workspace(missing).need(kind)
-
-
-def run_steps(
-    title: str,
-    steps: list[tuple[str, dict[str, Any]]],
-    inputs: list[str] | None,
-    options: CommandOptions,
-    sets: Sequence[str] | None = None,
-) -> Outcome:
-    """Runs a recipe of the steps, after a word on what they take."""
-    from curate.cli.execution import execute
-    from curate.steps.recipe import compose
-    from llmcurate.base.terminal.progress import say
-
-    recipe = compose(title, steps, tuple(sets or ()))
-    for step in recipe.document_steps:
-        for line in step.forecast():
-            say(line, options.quiet)
-    return execute(recipe, inputs or [], options, title)
 
 
 class DefaultGroup(TyperGroup):

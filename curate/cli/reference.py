@@ -1,4 +1,4 @@
-"""The reference page of all settings, and the file of the schema: `make reference` writes both."""
+"""The index, the schema of recipes and the page of settings: `make reference` writes them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from curate.cli.settings import settings_classes
+from curate.steps.registry import is_step
 from curate.steps.schema import FILE, class_schema, recipe_schema, text_of, type_text
+from llmcurate.base.index import FILE as INDEX
+from llmcurate.base.index import index_of, index_text
 from llmcurate.base.terminal.output import echo
 
 PAGE = "docs/reference.md"
+WORDS = ("step", "reader", "command")  # what decorators declare things of curate
 INTRODUCTION = """\
 # Reference of settings
 
@@ -63,10 +67,14 @@ def _row(name: str, field: dict[str, Any], schema: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Writes the schema's file and the page, in the current folder."""
-    from curate.steps.registry import REGISTRY
-
-    schema = recipe_schema(list(REGISTRY))
+    """Writes the index, the schema's file and the page, in the current folder."""
+    index = index_text("curate", WORDS)
+    Path(f"curate/{INDEX}").write_text(index, encoding="utf-8")
+    echo(f"wrote curate/{INDEX}")
+    names = list(index_of("curate")["step"])
+    for name in names:
+        is_step(name)
+    schema = recipe_schema(names)
     for path, text in ((f"pipelines/{FILE}", text_of(schema)), (PAGE, reference_page(schema))):
         Path(path).write_text(text, encoding="utf-8")
         echo(f"wrote {path}")

@@ -13,6 +13,7 @@ import typer
 from curate.cli.options import (
     EXPERIMENT,
     AllowPython,
+    CommandOptions,
     Json,
     Quiet,
     Sets,
@@ -27,7 +28,6 @@ from llmcurate.base.terminal.output import echo, echo_json, tell
 
 if TYPE_CHECKING:
     from curate.cli.command_settings import Refresh
-    from curate.cli.execution import CommandOptions
     from curate.refresh.outcome import How, Refreshed
 
 NOTHING_NEW, DAMAGED = 3, 65  # exit codes; 65 is EX_DATAERR of sysexits.h
@@ -103,7 +103,7 @@ def refresh(
 def _run(request: Request, how: How) -> int:
     """Runs the refresh and prints a line, or one of JSON; returns the exit code. Hooks and metrics
     learn of a failure before it is raised."""
-    from curate.refresh.monitoring import FIELDS, FailureHooks, json_logs, write_metrics
+    from curate.refresh.outcome import FIELDS, FailureHooks, json_logs, write_metrics
 
     settings = request.settings
     hooks = FailureHooks(settings.on_failure, settings.webhook)
@@ -199,7 +199,7 @@ def _forgotten(home: Path, entries: list[tuple[str, str]]) -> int:
     """The number of removed documents that the entries mean."""
     import pyarrow.parquet as pq
 
-    from curate.refresh.removals import REMOVED, Removals
+    from curate.refresh.forgetting import REMOVED, Removals
     from curate.refresh.snapshot import removed_file
     from curate.run.homes import CURRENT
 
@@ -209,7 +209,7 @@ def _forgotten(home: Path, entries: list[tuple[str, str]]) -> int:
 
 
 def _entries(options: dict[str, tuple[str, ...]], lists: tuple[Path, ...]) -> list[tuple[str, str]]:
-    from curate.refresh.removals import KINDS, normal_domain
+    from curate.refresh.forgetting import KINDS, normal_domain
 
     entries = [(kind, value) for kind, values in options.items() for value in values]
     for path in lists:

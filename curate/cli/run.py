@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import Annotated, Any, Optional
 
 import typer
 
@@ -13,6 +13,7 @@ from curate.cli import completion
 from curate.cli.options import (
     ENGINES,
     AllowPython,
+    CommandOptions,
     Inputs,
     Json,
     Page,
@@ -21,16 +22,12 @@ from curate.cli.options import (
     Workers,
     app,
     output,
-    run_steps,
     workspace,
 )
 from curate.cli.settings import Steps, command, setting_options
-from curate.steps.registry import REGISTRY
+from curate.steps.registry import filters, is_step
 from llmcurate.base.errors import UsageError
 from llmcurate.base.terminal.output import echo
-
-if TYPE_CHECKING:
-    from curate.cli.execution import CommandOptions
 
 
 @app.command()
@@ -108,7 +105,7 @@ def _with_forecast(options: CommandOptions, settings: dict[str, Any]) -> Command
     from dataclasses import replace
 
     from curate.cli.command_settings import Forecast
-    from curate.cli.execution import Scale
+    from curate.cli.options import Scale
     from llmcurate.base.disk.units import parse_size
 
     if not options.dry_run:
@@ -129,6 +126,8 @@ def extract(
     Example:
     llmcurate extract crawl.warc.gz -o out --format markdown
     """
+    from curate.cli.execution import run_steps
+
     run_steps("extract", [("extract", settings)], inputs, options, sets)
 
 
@@ -157,36 +156,31 @@ def extract_eval(
     llmcurate extract-eval gold.jsonl crawl/ --extractor blocks --extractor text
     """
     from curate.cli.command_settings import ExtractEval
-    from curate.inspect import results
     from curate.inspect.evaluate.extractors import Evaluation
-    from curate.inspect.evaluate.extractors_rendering import render, text_of
+    from curate.inspect.results import check_folder
 
-    results.check_folder(out)
+    check_folder(out)
     evaluation = ExtractEval.of(settings)
     silent = quiet or as_json
-    scores = Evaluation(gold, inputs, evaluation.extractor, tuple(sets or ()), silent)
-    figures = scores.dump()
-    results.show(
-        figures,
-        lambda: text_of(figures),
-        lambda: render(scores, figures),
-        out,
-        as_json,
-        name="extract-eval",
-    )
+    sets_given = tuple(sets or ())
+    Evaluation(gold, inputs, evaluation.extractor, sets_given, silent).show(out, as_json)
 
 
-FILTERS = [name for name, place in REGISTRY.items() if place.startswith("curate.filters.")]
+FILTERS = filters()
 
 
 def _filters(arguments: list[str]) -> Steps:
     """The filters among the arguments: of the first that is a list of their names."""
     for argument in arguments:
         names = [name.strip() for name in argument.split(",") if name.strip()]
-        if names and all(name.partition("@")[0] in FILTERS or ".py:" in name for name in names):
+        if names and all(".py:" in name or _is_filter(name.partition("@")[0]) for name in names):
             fixed = [{"variant": ...} if "@" in name else {} for name in names]
             return [_filter(name, f) for name, f in zip(names, fixed, strict=True)]
     return []
+
+
+def _is_filter(name: str) -> bool:
+    return name in FILTERS or (is_step(name) and name in filters())
 
 
 def _filter(name: str, settings: dict[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -245,6 +239,8 @@ def filter_(
         for taker in takers:
             taker[setting] = value
     # Whoever types the name of a function means it to run.
+    from curate.cli.execution import run_steps
+
     run_steps("filter", steps, inputs, replace(options, allow_python=True), sets)
 
 

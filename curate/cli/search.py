@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
-from curate.cli.options import DEFAULT, Inputs, Json, group, newest, run_steps
+from curate.cli.options import DEFAULT, CommandOptions, Inputs, Json, group, newest
 from curate.cli.settings import command
 from llmcurate.base.errors import UsageError
 from llmcurate.base.terminal.output import answer
 
 if TYPE_CHECKING:
-    from curate.cli.execution import CommandOptions
     from curate.dedup.suffix_array.search import Hit, Longest, Matches
 
 search_app = group("search", "Find phrases in a corpus (search OUT PHRASE).", default=True)
@@ -66,11 +66,11 @@ def search(
     arrays = SearchIndex(find_folder(newest("search index", index, "OUT")))
     if phrase is not None:
         hits = searching.find(arrays, phrase, chosen.limit, chosen.context)
-        answer(hits.dump(), text_of(hits), as_json)
+        answer(asdict(hits), text_of(hits), as_json)
         return
     text = searching.read_text(file) if file is not None else longest or ""
     passage = searching.longest(arrays, text, chosen.limit, chosen.context)
-    answer(passage.dump(), text_of_longest(passage), as_json)
+    answer(asdict(passage), text_of_longest(passage), as_json)
 
 
 def _line(hit: Hit) -> str:
@@ -108,4 +108,6 @@ def build(inputs: Inputs = None, *, options: CommandOptions, **settings: Any) ->
     Example:
     llmcurate search build corpus/ -o index
     """
+    from curate.cli.execution import run_steps
+
     run_steps("search_index", [("search_index", settings)], inputs, options)

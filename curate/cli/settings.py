@@ -17,7 +17,7 @@ import typer
 
 from curate.cli import completion
 from curate.cli.help import Command, shown_facts
-from curate.cli.options import DOCUMENTS, command_options
+from curate.cli.options import DOCUMENTS, ReadOptions, command_options
 from curate.steps.schema import settings_of, summary_of
 from llmcurate.base.errors import UsageError
 
@@ -213,8 +213,8 @@ def _spelled_out(
     reads: Sequence[str],
 ) -> Callable[..., Any]:
     """The function with the options that its `**settings`, `options` and `read` stand for."""
-    signature = inspect.signature(function, eval_str=True, locals={"CommandOptions": object})
-    every = inspect.signature(command_options, eval_str=True, locals={"CommandOptions": object})
+    signature = inspect.signature(function, eval_str=True)
+    every = inspect.signature(command_options, eval_str=True)
     reading = read_options(reads)
 
     def with_reading(parameters: Any) -> list[inspect.Parameter]:
@@ -265,11 +265,11 @@ def read_options(names: Sequence[str]) -> dict[str, inspect.Parameter]:
     return {n: _parameter("Read", n, fields[n], _type(fields[n]), None) for n in names}
 
 
-def _read(options: dict[str, Any]) -> dict[str, Any]:
+def _read(options: dict[str, Any]) -> ReadOptions:
     """The settings of `read` that options gave."""
     read = {name: value for name, value in options.items() if value is not None}
     columns = {n: read.pop(f"{n}_column") for n in ("text", "date") if f"{n}_column" in read}
-    return {**read, "columns": columns} if columns else read
+    return ReadOptions(**read, columns=columns or None)
 
 
 def _is_argument(parameter: inspect.Parameter) -> bool:

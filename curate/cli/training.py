@@ -11,16 +11,17 @@ import typer
 
 from curate.cli.options import (
     RECIPE,
+    CommandOptions,
     Inputs,
     Json,
     NewFolder,
     Quiet,
+    ReadOptions,
     Sets,
     TrustCode,
     app,
     newest,
     read_changes,
-    run_steps,
     workspace,
 )
 from curate.cli.settings import READS_TEXTS, command
@@ -32,7 +33,6 @@ from llmcurate.base.terminal.output import answer, echo
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-    from curate.cli.execution import CommandOptions
     from curate.run.workspace import Workspace
 
 _SOURCES = re.compile(r"(pretrain\.)?sources=")
@@ -80,7 +80,7 @@ def pretrain(
     sets: Sets = None,
     trust_code: TrustCode = False,
     *,
-    read: dict[str, Any],
+    read: ReadOptions,
     options: CommandOptions,
     **settings: Any,
 ) -> None:
@@ -122,6 +122,8 @@ def pretrain(
         settings = {**settings, "eval": named_paths(texts)}
     whole = (*(sets or ()), *read_changes(read))
     options = replace(options, allow_python=True)  # what the command names, its user chose
+    from curate.cli.execution import run_steps
+
     run_steps("pretrain", [("pretrain", settings)], [], options, whole)
 
 
@@ -174,9 +176,7 @@ def generate(
         _check_text(text, "a prompt")
     folder = newest("model", model, "--model")
     with needs_training():
-        from train.generate.filling import Filling
-        from train.generate.generate import complete, load
-        from train.generate.sampling import Sampling
+        from train.generate.generate import Filling, Sampling, complete, load
 
         sampling = Sampling(
             temperature=chosen.temperature,
@@ -317,6 +317,8 @@ def export(inputs: Inputs = None, *, options: CommandOptions, **settings: Any) -
         export_model(inputs or [], chosen.dtype, options)
     else:
         settings = chosen.model_dump(include={"format", "compression", "key"})
+        from curate.cli.execution import run_steps
+
         run_steps("export", [("export", settings)], inputs, options)
 
 

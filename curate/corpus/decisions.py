@@ -1,4 +1,4 @@
-"""Decisions in pieces, one a task, and one file of all.
+"""Decisions in pieces, one a task, and one file of all; and what is said of them.
 
 Pieces are Arrow files. The file of all has row groups that depend on its rows alone, so it is the
 same however the work was cut.
@@ -6,8 +6,11 @@ same however the work was cut.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -34,39 +37,95 @@ COLUMNS = pa.schema(
 )
 
 
-def piece_files(folder: Path, count: int) -> list[Path]:
-    """Those of so many tasks, in order."""
-    return [folder / f"decisions-{part:05d}.arrow" for part in range(count)]
+@dataclass(frozen=True)
+class Curve:
+    """A curve of the report. mark: a point of it, and what that is."""
+
+    title: str
+    x_label: str
+    y_label: str
+    x: list[float]
+    y: list[float]
+    mark: tuple[float, float, str]
+
+    def record(self) -> dict[str, object]:
+        """Return it as run.json has it."""
+        return {**asdict(self), "mark": [*self.mark]}
 
 
-def write_piece(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
-    """Writes one, as a task of a phase does."""
+@dataclass(frozen=True)
+class Decided:
+    """What a resolve says of its decisions. counts: by name, such as clusters, members, dropped;
+    notes: sentences on how they were made; tables: further figures by name, as JSON values."""
+
+    counts: Mapping[str, float]
+    notes: list[str] = field(default_factory=list)
+    curves: list[Curve] = field(default_factory=list)
+    tables: dict[str, Any] = field(default_factory=dict)
+
+    def record(self) -> dict[str, Any]:
+        """Return all of it as run.json has it."""
+        lists = {"notes": self.notes, "curves": [curve.record() for curve in self.curves]}
+        return {**self.counts, **self.tables, **{k: v for k, v in lists.items() if v}}
+
+
+PIECE = "decisions.arrow"  # the file of each task
+
+
+@contextmanager
+def arrow_writer(path: Path, schema: pa.Schema) -> Iterator[pa.RecordBatchWriter]:
+    """Open an Arrow file of record batches for writing; whole or absent."""
     options = pa.ipc.IpcWriteOptions(compression="lz4")
     with (
         replacing(path, sync=False) as aside,
         pa.OSFile(str(aside), "wb") as file,
         pa.ipc.new_file(file, schema, options=options) as writer,
     ):
+        yield writer
+
+
+def completed(schema: pa.Schema, rows: int, columns: dict[str, pa.Array]) -> pa.RecordBatch:
+    """Return so many decisions of the schema: the columns named, and nulls in the others."""
+    arrays = [
+        columns[f.name].cast(f.type) if f.name in columns else pa.nulls(rows, f.type)
+        for f in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def write_piece(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+    """Write one, as a task of a phase does."""
+    with arrow_writer(path, schema) as writer:
         for batch in batches:
             writer.write_batch(batch)
 
 
 def join_pieces(path: Path, schema: pa.Schema, pieces: list[Path]) -> None:
-    """The decisions' file, of the pieces in their order; held are a few batches."""
-    waiting: list[pa.RecordBatch] = []
-    waiting_rows = 0
-    with pq.ParquetWriter(path, schema) as writer:
+    """Write the decisions' file of the pieces in their order; held are a few batches."""
+
+    def batches() -> Iterator[pa.RecordBatch]:
         for piece in pieces:
             with pa.OSFile(str(piece)) as file:
                 reader = pa.ipc.open_file(file)
                 for number in range(reader.num_record_batches):
-                    batch = reader.get_batch(number)
-                    waiting.append(batch)
-                    waiting_rows += len(batch)
-                    while waiting_rows >= ROWS:
-                        table = pa.Table.from_batches(waiting)
-                        writer.write_table(table.slice(0, ROWS).combine_chunks())
-                        waiting = table.slice(ROWS).to_batches()
-                        waiting_rows -= ROWS
-        if waiting_rows:
-            writer.write_table(pa.Table.from_batches(waiting).combine_chunks())
+                    yield reader.get_batch(number)
+
+    with pq.ParquetWriter(path, schema) as writer:
+        for table in even_tables(batches(), ROWS):
+            writer.write_table(table)
+
+
+def even_tables(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
+    """Yield the rows of the batches again, `rows` at a time, in one chunk each."""
+    waiting: list[pa.RecordBatch] = []
+    waiting_rows = 0
+    for batch in batches:
+        waiting.append(batch)
+        waiting_rows += len(batch)
+        while waiting_rows >= rows:
+            table = pa.Table.from_batches(waiting)
+            yield table.slice(0, rows).combine_chunks()
+            waiting = table.slice(rows).to_batches()
+            waiting_rows -= rows
+    if waiting_rows:
+        yield pa.Table.from_batches(waiting).combine_chunks()

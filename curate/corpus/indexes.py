@@ -14,7 +14,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -33,17 +33,34 @@ VERSION = 1
 
 
 @dataclass(frozen=True)
+class IndexRecord:
+    """The record of an index. name: of the corpus; comparable: the settings that a step must share
+    with it; key: of the documents and settings behind it; settled: whether it has final ids of its
+    own; files: their seals."""
+
+    version: int
+    name: str
+    step: str
+    label: str
+    step_version: int
+    comparable: dict[str, Any]
+    key: str
+    settled: bool
+    files: dict[str, Seal]
+
+
+@dataclass(frozen=True)
 class Index:
-    """One step's index. name: of the corpus; digest: of what it was made from."""
+    """One step's index. name: of the corpus."""
 
     name: str
     folder: Path
-    record: dict[str, Any]
+    record: IndexRecord
 
     @property
     def digest(self) -> str:
         """Names the documents and settings behind the index."""
-        return str(self.record["key"])
+        return self.record.key
 
     @property
     def step_folder(self) -> Path:
@@ -53,7 +70,7 @@ class Index:
     @cached_property
     def parts(self) -> int:
         """How many partitions it holds: those whose files its record lists."""
-        return sum(name.startswith("sketch-") for name in self.record["files"])
+        return sum(name.startswith("sketch-") for name in self.record.files)
 
     def check(self) -> None:
         """RunFailed where a file is not what was written."""
@@ -62,7 +79,7 @@ class Index:
 
     def files(self, shift: int) -> list[SketchFile]:
         """Its sketches as partitions from `shift` on."""
-        ids = self.folder / IDS if self.record["settled"] else None
+        ids = self.folder / IDS if self.record.settled else None
         return [
             SketchFile(shift + p, self.folder / f"sketch-{p:05d}.parquet", p, ids, self.name)
             for p in range(self.parts)
@@ -176,35 +193,30 @@ def _write(target: Path, dedup: IndexedStep, comparable: dict[str, Any], name: s
     for inner, path in linked.items():
         (aside / inner).parent.mkdir(parents=True, exist_ok=True)
         link(path, aside / inner)
-    record = {
-        "version": VERSION,
-        "name": name,
-        "step": dedup.step.name,
-        "label": dedup.step.label,
-        "step_version": dedup.step.version,
-        "comparable": comparable,
-        "key": dedup.key,
-        "settled": dedup.corpus.ids_changed,
-        "files": _sealed(linked, dedup.seals()),
-    }
+    step, files = dedup.step, _sealed(linked, dedup.seals())
+    settled = dedup.corpus.ids_changed
+    record = IndexRecord(
+        VERSION, name, step.name, step.label, step.version, comparable, dedup.key, settled, files
+    )
     write_record(aside, record)
     remove(target, inside=target.parent.parent)
     aside.rename(target)
     sync_path(target.parent)
 
 
-def write_record(folder: Path, record: dict[str, Any]) -> None:
+def write_record(folder: Path, record: IndexRecord) -> None:
     """Writes the record of an index, with a digest of itself."""
-    record = {**record, "digest": _digest(record)}
-    write_text(folder / RECORD, json.dumps(record, indent=1) + "\n")
+    whole = {**vars(record), "digest": _digest(vars(record))}
+    write_text(folder / RECORD, json.dumps(whole, indent=1) + "\n")
 
 
-def record_of(folder: Path) -> dict[str, Any] | None:
+def record_of(folder: Path) -> IndexRecord | None:
     """The record of an index; None where it is not what was written."""
     try:
         record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
         below = all(map(is_below, record["files"].keys()))
-        return record if record.pop("digest") == _digest(record) and below else None
+        same = record.pop("digest") == _digest(record)
+        return IndexRecord(**record) if same and below else None
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
 
@@ -232,30 +244,30 @@ def faults(folder: Path) -> dict[Path, str]:
     record = record_of(folder)
     if record is None:
         return {folder / RECORD: "is not what was written"}
-    faults = {folder / name: fault(folder / name, seal) for name, seal in record["files"].items()}
+    faults = {folder / name: fault(folder / name, seal) for name, seal in record.files.items()}
     return {path: what for path, what in faults.items() if what is not None}
 
 
 def seal_again(folder: Path) -> None:
     """Takes the files of an index as they are now, after a change that was meant."""
     record = _read(folder)
-    names = [name for name in record["files"] if (folder / name).exists()]
-    write_record(folder, {**record, "files": {name: seal(folder / name) for name in names}})
+    names = [name for name in record.files if (folder / name).exists()]
+    write_record(folder, replace(record, files={name: seal(folder / name) for name in names}))
 
 
 def _is_complete(target: Path, key: str, content: bool = True) -> bool:
     """Whether the folder is the index of that key. content: and holds what was written."""
-    record = record_of(target) or {}
-    if record.get("version") != VERSION or record.get("key") != key:
+    record = record_of(target)
+    if record is None or (record.version, record.key) != (VERSION, key):
         return False
     return not (content and faults(target))
 
 
-def _read(folder: Path) -> dict[str, Any]:
+def _read(folder: Path) -> IndexRecord:
     record = record_of(folder)
     if record is None:
         raise RunFailed(f"{folder / RECORD} is not what was written: {_mend(folder)}")
-    if record.get("version") != VERSION:
+    if record.version != VERSION:
         raise UsageError(
             f"{folder} is an index of another version of llmcurate; run that dedup again"
         )
@@ -277,7 +289,7 @@ def folders(out: Path) -> list[Path]:
 def all_in(out: Path) -> list[Index]:
     """Every index of a run's folder, by label."""
     records = [(folder, _read(folder)) for folder in folders(out)]
-    return [Index(str(record["name"]), folder, record) for folder, record in records]
+    return [Index(record.name, folder, record) for folder, record in records]
 
 
 def find(against: str, step: CorpusStep) -> Index:
@@ -296,23 +308,23 @@ def find(against: str, step: CorpusStep) -> Index:
             f" {step.name} run"
         )
     records = [(p, _read(p)) for p in index_folders]
-    candidates = [(p, r) for p, r in records if r["step"] == step.name]
+    candidates = [(p, r) for p, r in records if r.step == step.name]
     if not candidates:
-        have = ", ".join(sorted({str(r["step"]) for _, r in records}))
+        have = ", ".join(sorted({r.step for _, r in records}))
         raise UsageError(
             f"{step.label}: against {path}: it has an index of {have}, none of {step.name}"
         )
     comparable = step.comparable() or {}
     for folder, record in candidates:
-        if record["comparable"] == comparable and record["step_version"] == step.version:
-            return Index(name or str(record["name"]), folder, record)
+        if record.comparable == comparable and record.step_version == step.version:
+            return Index(name or record.name, folder, record)
     folder, record = candidates[0]
-    other = [k for k in comparable if record["comparable"].get(k) != comparable[k]]
+    other = [k for k in comparable if record.comparable.get(k) != comparable[k]]
     if not other:
         raise UsageError(
             f"{step.label}: against {path}: made by another version of {step.name}; run it again"
         )
-    settings = ", ".join(f"{k}: {record['comparable'].get(k)}" for k in other)
+    settings = ", ".join(f"{k}: {record.comparable.get(k)}" for k in other)
     raise UsageError(
         f"{step.label}: against {path}: that index was made with {settings}; use the same settings"
     )

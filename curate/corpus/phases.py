@@ -13,13 +13,13 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from curate.corpus import journal
 from llmcurate.base.disk.files import clear_temporary, sync_path, temporary_name
 from llmcurate.base.disk.safe_paths import remove
 
 FACTS = "facts.json"
+Facts = dict[str, int]  # counts, by name
 
 
 @dataclass
@@ -27,7 +27,7 @@ class Done:
     """What phases have left so far. facts: what they returned, all together."""
 
     home: Path
-    facts: dict[str, Any] = field(default_factory=dict)
+    facts: Facts = field(default_factory=dict)
 
     def folder(self, phase: str) -> Path:
         """The files of a phase."""
@@ -38,13 +38,16 @@ class Done:
         return self.folder(phase) / name
 
 
+Make = Callable[[Path, Done], Facts]
+
+
 @dataclass(frozen=True)
 class Phase:
-    """make: called with an empty folder to write into and what was done before; returns facts that
-    JSON holds. frees: phases before this one whose files nothing needs after it."""
+    """make: called with an empty folder to write into and what was done before; returns facts.
+    frees: phases before this one whose files nothing needs after it."""
 
     name: str
-    make: Callable[[Path, Done], dict[str, Any]]
+    make: Make
     frees: tuple[str, ...] = ()
 
 

@@ -9,6 +9,7 @@ So nothing sorts the scores of a corpus, and the caller holds some thousandths o
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.corpus.shuffle.tasks import Group, run_tasks
-from curate.corpus.sketches import Run, Task
+from curate.corpus.shuffle.tasks import Group, GroupTask, part_files, run_tasks
+from curate.corpus.sketches import Run
 from llmcurate.base.disk.database import paths_literal
 from llmcurate.base.disk.files import replacing
 
@@ -75,16 +76,26 @@ def read_scores(
     return coded.dictionary.to_pylist(), coded.indices.to_numpy().astype(np.int64)[each], score
 
 
-def count_files(folder: Path, group: int) -> tuple[Path, Path]:
-    """(what was seen by language, scores by range) of a group."""
-    return folder / f"seen-{group:05d}.parquet", folder / f"ranges-{group:05d}.parquet"
+# Of a group: what was seen by language, scores by range, the scores of the wanted ranges.
+SEEN_FILE, RANGES_FILE, SCORES_FILE = "seen.parquet", "ranges.parquet", "scores.parquet"
 
 
-def count_scores(task: Task) -> dict[str, Any]:
+@dataclass(frozen=True)
+class ScoresTask(GroupTask):
+    """The scores of a group are to be counted or picked. column: of the sketches; bits: of a float
+    that say its range; wanted: the ranges that are picked, by language."""
+
+    by_lang: bool
+    column: str
+    bits: int
+    wanted: dict[str, list[int]] = field(default_factory=dict)
+
+
+def count_scores(task: ScoresTask) -> None:
     """A task: documents, scores, the least and the greatest by language; scores by range. Held are
     some 40 bytes a document of the group."""
-    bits = task["bits"]
-    langs, code, score = read_scores(Group.load(task), task["by_lang"], task["column"])
+    bits = task.bits
+    langs, code, score = read_scores(task.group, task.by_lang, task.column)
     mask = ~np.isnan(score)
     documents = np.bincount(code, minlength=len(langs))
     code, score = code[mask], score[mask]
@@ -97,10 +108,8 @@ def count_scores(task: Task) -> dict[str, Any]:
     none = scored == 0
     totals = [names, documents, scored, pa.array(low, mask=none), pa.array(high, mask=none)]
     ranges = [names.take(pa.array(keys >> bits)), keys & ((1 << bits) - 1), counts]
-    paths = count_files(Path(task["folder"]), task["part"])
-    for path, schema, columns in zip(paths, (TOTALS, RANGES), (totals, ranges), strict=True):
-        _store(path, schema, columns)
-    return {}
+    _store(task.file(SEEN_FILE), TOTALS, totals)
+    _store(task.file(RANGES_FILE), RANGES, ranges)
 
 
 def _store(path: Path, schema: pa.Schema, columns: list[Any]) -> None:
@@ -109,18 +118,13 @@ def _store(path: Path, schema: pa.Schema, columns: list[Any]) -> None:
         pq.write_table(pa.table(arrays, schema=schema), aside)
 
 
-def score_files(folder: Path, count: int) -> list[Path]:
-    """The scores of the wanted ranges of each of so many groups."""
-    return [folder / f"scores-{part:05d}.parquet" for part in range(count)]
-
-
-def pick_scores(task: Task) -> dict[str, Any]:
+def pick_scores(task: ScoresTask) -> None:
     """A task: the scores in the wanted ranges, each once with how often it stands there."""
-    langs, code, score = read_scores(Group.load(task), task["by_lang"], task["column"])
-    range_number = float_ranges(score, task["bits"])
+    langs, code, score = read_scores(task.group, task.by_lang, task.column)
+    range_number = float_ranges(score, task.bits)
     ranges: list[tuple[str, np.ndarray, np.ndarray]] = []
     for number, lang in enumerate(langs):
-        numbers = np.array(task["wanted"].get(lang, []), np.uint32)
+        numbers = np.array(task.wanted.get(lang, []), np.uint32)
         if len(numbers):
             mask = (code == number) & np.isin(range_number, numbers) & ~np.isnan(score)
             ranges.append((lang, *np.unique(score[mask], return_counts=True)))
@@ -129,8 +133,7 @@ def pick_scores(task: Task) -> dict[str, Any]:
         np.concatenate([np.empty(0), *(values for _, values, _ in ranges)]),
         np.concatenate([np.empty(0, np.int64), *(counts for _, _, counts in ranges)]),
     ]
-    _store(score_files(Path(task["folder"]), task["part"] + 1)[-1], SCORES, columns)
-    return {}
+    _store(task.file(SCORES_FILE), SCORES, columns)
 
 
 def write_counts(
@@ -142,8 +145,7 @@ def write_counts(
     bits: int = BITS,
 ) -> None:
     """The first round, into a folder. column: of the sketches, that holds the scores."""
-    settings = {"by_lang": by_lang, "column": column, "bits": bits, "folder": str(folder)}
-    tasks = [{**group.dump(), **settings} for group in groups]
+    tasks = [ScoresTask(g.part, folder, g, by_lang, column, bits) for g in groups]
     run_tasks(run, f"{__name__}:count_scores", tasks)
 
 
@@ -151,7 +153,7 @@ def score_totals(db: Any, folder: Path, count: int) -> dict[str, tuple[int, int,
     """By language (documents, scores, the least, the greatest), of so many groups."""
     if not count:
         return {}
-    paths = paths_literal([count_files(folder, group)[0] for group in range(count)])
+    paths = paths_literal(part_files(folder, SEEN_FILE, count))
     rows = db.execute(
         f"""SELECT lang, sum(documents)::BIGINT, sum(scored)::BIGINT, min(low), max(high)
         FROM read_parquet({paths}) GROUP BY lang ORDER BY lang"""
@@ -172,7 +174,7 @@ def find_ranks(
 ) -> Ranked:
     """The second round: the scores at the wanted ranks of each language. counted: the folder of the
     first, column, bits: as there. Ranks are those of scores that are there."""
-    ranges = _by_lang(db, [count_files(counted, group.part)[1] for group in groups], "place")
+    ranges = _by_lang(db, part_files(counted, RANGES_FILE, len(groups)), "place")
     # By language and rank: the range of that rank, and the scores before the range.
     range_of_rank: dict[str, dict[int, tuple[int, int]]] = {}
     for lang, ranks in wanted.items():
@@ -187,10 +189,9 @@ def find_ranks(
         lang: sorted({number for number, _ in ranges_of_lang.values()})
         for lang, ranges_of_lang in range_of_rank.items()
     }
-    settings = {"by_lang": by_lang, "column": column, "bits": bits, "folder": str(folder)}
-    settings["wanted"] = ranges_by_lang
-    run_tasks(run, f"{__name__}:pick_scores", [{**group.dump(), **settings} for group in groups])
-    scores = _by_lang(db, score_files(folder, len(groups)), "score")
+    tasks = [ScoresTask(g.part, folder, g, by_lang, column, bits, ranges_by_lang) for g in groups]
+    run_tasks(run, f"{__name__}:pick_scores", tasks)
+    scores = _by_lang(db, part_files(folder, SCORES_FILE, len(groups)), "score")
     ranked: Ranked = {}
     for lang, ranges_of_lang in range_of_rank.items():
         values, counts = scores[lang]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,6 @@ class Sizes:
     # Exact dedup. Of 1 million documents tasks take 2.7 times the CPU of one query, of 16 million
     # about as much.
     query_documents: int = 8_000_000  # a corpus of so many documents is one query
-    slice_candidates: int = 500_000  # the candidates that a slice should have
 
     # MinHash
     part_candidates: int = 100_000  # the candidates that a part should have
@@ -55,12 +53,3 @@ class Sizes:
     task_embeddings: int = 50_000  # some 6 s, and 19 MB of rows of 192 dimensions
     task_cosines: int = 1 << 28  # of documents to centroids: one or two seconds
     task_products: int = 1 << 29  # of pairs of documents: some five seconds
-
-    def dump(self) -> dict[str, Any]:
-        """The sizes as JSON values, a part of each task that needs them."""
-        return asdict(self)
-
-    @classmethod
-    def load(cls, task: dict[str, Any]) -> Sizes:
-        """The sizes of a task."""
-        return cls(**task["sizes"])

@@ -8,11 +8,11 @@ What a resolve can split goes as tasks to `Sketches.run`: an engine's workers, o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,13 +24,20 @@ from llmcurate.base.disk.database import literal, paths_literal
 # The mark before the name of an earlier corpus, and between it and an id.
 MARK = "\x1e"
 
-Task = dict[str, Any]
-# Maps a function, "module:function", over tasks of JSON values that are numbered by `part`; gives
-# (task, result) in any order.
-Run = Callable[[str, list[Task]], Iterator[tuple[Task, dict[str, Any]]]]
+T = TypeVar("T")
+R = TypeVar("R")
 
 
-def run_here(function: str, tasks: Iterable[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
+class Run(Protocol):
+    """Maps a function, "module:function", over tasks that are numbered by `part`. Gives (task,
+    result) in any order; `result` is the type of what the function returns."""
+
+    def __call__(
+        self, function: str, tasks: Sequence[T], result: type[R]
+    ) -> Iterator[tuple[T, R]]: ...
+
+
+def run_here(function: str, tasks: Iterable[T], result: type[R]) -> Iterator[tuple[T, R]]:
     """The tasks one after the other in this process."""
     work = resolve_name(function)
     for task in tasks:
@@ -39,7 +46,11 @@ def run_here(function: str, tasks: Iterable[Task]) -> Iterator[tuple[Task, dict[
 
 def lone_here(run: Run) -> Run:
     """As `run`, but a single task is done in this process: a small corpus waits for no worker."""
-    return lambda function, tasks: (run if len(tasks) != 1 else run_here)(function, tasks)
+
+    def chosen(function: str, tasks: Sequence[T], result: type[R]) -> Iterator[tuple[T, R]]:
+        return (run if len(tasks) != 1 else run_here)(function, tasks, result)
+
+    return chosen
 
 
 @dataclass(frozen=True)
@@ -52,17 +63,6 @@ class SketchFile:
     stored: int
     ids: Path | None = None
     corpus: str = ""
-
-    def dump(self) -> dict[str, Any]:
-        """As JSON has it, for a task."""
-        ids = str(self.ids) if self.ids else None
-        return {**vars(self), "path": str(self.path), "ids": ids}
-
-    @classmethod
-    def load(cls, data: dict[str, Any]) -> SketchFile:
-        """What was dumped."""
-        ids = Path(data["ids"]) if data["ids"] else None
-        return cls(**{**data, "path": Path(data["path"]), "ids": ids})
 
 
 @dataclass(frozen=True)

@@ -5,37 +5,34 @@ different ones share a key are about 10^24 / 2^129, or 1.5e-15.
 
 A small corpus (Sizes.query_documents) is one query of the database. Of a larger one 64 bits of each
 key go through the shuffle (corpus/shuffle), which leaves candidates, documents that may share a
-key; their rows are cut into slices by key, and each slice is a task that asks the same query of a
-database that holds SLICE_MEMORY and spills. Clusters are numbered by the caller, over members
-alone.
+key, and the same query is asked of these alone.
 """
 
 from __future__ import annotations
 
 import re
-from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from curate.corpus.phases import Done, Phase, forget, run_phases
-from curate.corpus.shuffle import tasks as shuffle_tasks
-from curate.corpus.shuffle.tasks import MOST, read_slice, write_slices
-from curate.corpus.sizes import Sizes
-from curate.corpus.sketches import Sketches, Task
+from curate.corpus.decisions import Decided
+from curate.corpus.phases import Done, Facts, Phase, forget, run_phases
+from curate.corpus.shuffle.tasks import (
+    MOST,
+    Group,
+    groups,
+    part_files,
+)
+from curate.corpus.sketches import Sketches
 from curate.dedup import survivors
 from curate.dedup.removal import DedupStep, dropped
 from curate.documents.documents import Documents
-from llmcurate.base.disk.database import literal, paths_literal, scratch_database
-from llmcurate.base.disk.files import replacing, temporary_name
-
-if TYPE_CHECKING:
-    pass
-
+from curate.steps.contracts import step
+from llmcurate.base.disk.database import literal, paths_literal
 
 _SPACE = re.compile(r"\s+")
 
@@ -55,10 +52,17 @@ def normal_text(text: str) -> str:
     return _SPACE.sub(" ", text.lower()).strip()
 
 
+@step(
+    "dedup_exact",
+    methods={
+        "exact": {},
+        "url": {"key": "url"},
+        "newest": {"key": "url", "survivor": "newest"},  # of each URL, then of near duplicates
+    },
+)
 class DedupExact(DedupStep):
     """Keeps one document of each set with the same text or URL."""
 
-    name: ClassVar[str] = "dedup_exact"
     in_tasks: ClassVar[bool] = True
 
     key: Literal["text", "url"] = Field(
@@ -93,10 +97,14 @@ class DedupExact(DedupStep):
         """The name of this step in decisions: `exact:text` or `exact:url`."""
         return f"exact:{self.key}"
 
-    @classmethod
-    def replaces(cls, settings: dict[str, Any]) -> bool:
+    @property
+    def obstacle(self) -> None:
+        """None: what came first stays, or the newest version of a page."""
+
+    @property
+    def replaces(self) -> bool:
         """Newer versions of a page replace those of earlier runs."""
-        return settings.get("key") == "url" and settings.get("survivor") == "newest"
+        return self.key == "url" and self.survivor == "newest"
 
     def _texts(self, docs: Documents) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The bytes of each row that are hashed, as (data: uint8[bytes], offsets: int64[rows + 1],
@@ -125,15 +133,12 @@ class DedupExact(DedupStep):
         keys = pc.if_else(pa.array(absent), pa.scalar(None, kind), keys)
         return pa.table({"key": keys, **survivors.columns(docs, self.survivor, self.label)})
 
-    def resolve(self, sketches: Sketches) -> dict[str, Any]:
+    def resolve(self, sketches: Sketches) -> Decided:
         return resolve(self, sketches)
 
     def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
         mask, _, partner = dropped(docs, decisions)
         return docs.drop(mask, f"same_{self.key}", np.ones(len(docs)), 1.0, partner)
-
-
-SLICE_MEMORY = "512MB"
 
 
 def members_query(source: str, survivor: str) -> str:
@@ -149,118 +154,49 @@ def members_query(source: str, survivor: str) -> str:
         FROM {source} WHERE key IN (SELECT key FROM shared)"""
 
 
-def resolve(step: DedupExact, sketches: Sketches) -> dict[str, Any]:
+def resolve(step: DedupExact, sketches: Sketches) -> Decided:
     """Writes the decisions; returns counts for the report."""
     sizes = sketches.sizes
-    groups = shuffle_tasks.groups(sketches, sizes.task_documents)
-    if not sizes.query_documents < sum(group.rows for group in groups) < MOST:
+    sketch_groups = groups(sketches, sizes.task_documents)
+    if not sizes.query_documents < sum(group.rows for group in sketch_groups) < MOST:
         sketches.make_view()
         query = members_query("sketches", step.survivor)
         sketches.connection.execute(f"CREATE OR REPLACE TABLE members AS {query}")
         return write_decisions(sketches.connection, sketches.decisions, step.method)
-    done = run_phases(sketches.folder, phases(step, sketches, groups))
-    paths = member_files(done.folder("members"), done.facts["slices"])
-    source = f"read_parquet({paths_literal(paths)})"
-    # A table, as above: what the database knows of one, such as no nulls, is in what it writes.
-    sketches.connection.execute(f"CREATE OR REPLACE TABLE members AS SELECT * FROM {source}")
+    done = run_phases(sketches.folder, phases(step, sketches, sketch_groups))
+    paths = part_files(done.folder("rows"), "rows.parquet", len(sketch_groups))
+    query = members_query(f"read_parquet({paths_literal(paths)})", step.survivor)
+    sketches.connection.execute(f"CREATE OR REPLACE TABLE members AS {query}")
     counts = write_decisions(sketches.connection, sketches.decisions, step.method)
     forget(sketches.folder)
     return counts
 
 
-def phases(step: DedupExact, sketches: Sketches, groups: list[shuffle_tasks.Group]) -> list[Phase]:
+def phases(step: DedupExact, sketches: Sketches, groups: list[Group]) -> list[Phase]:
     """The phases before decisions, of a corpus of several groups."""
-    from curate.corpus.shuffle.buckets import find_buckets
-    from curate.corpus.shuffle.candidates import candidate_tasks
+    from curate.corpus.shuffle.buckets import BITS, find_buckets, write_candidate_rows
     from curate.corpus.shuffle.partitions import partition_keys
 
     columns = ["key", *survivors.preferred_by(step.survivor)]
 
-    def keys(folder: Path, done: Done) -> dict[str, Any]:
+    def keys(folder: Path, done: Done) -> Facts:
         return partition_keys(sketches, folder, groups, step.label, "key", 1)
 
-    def buckets(folder: Path, done: Done) -> dict[str, Any]:
+    def buckets(folder: Path, done: Done) -> Facts:
         return find_buckets(sketches, folder, done.folder("keys"), done.facts)
 
-    def rows(folder: Path, done: Done) -> dict[str, Any]:
-        slices = max(1, -(-done.facts["candidates"] // sketches.sizes.slice_candidates))
-        settings = {"columns": columns, "slices": slices, "sizes": sketches.sizes.dump()}
-        tasks = candidate_tasks(groups, done.folder("buckets"), folder, **settings)
-        shuffle_tasks.run_tasks(sketches.run, f"{__name__}:write_rows", tasks)
-        return {"slices": slices}
-
-    def members(folder: Path, done: Done) -> dict[str, Any]:
-        settings = {"rows": str(done.folder("rows")), "groups": done.facts["groups"]}
-        settings |= {"folder": str(folder), "survivor": step.survivor}
-        tasks = [{"part": part, **settings} for part in range(done.facts["slices"])]
-        shuffle_tasks.run_tasks(sketches.run, f"{__name__}:write_members", tasks)
+    def rows(folder: Path, done: Done) -> Facts:
+        write_candidate_rows(sketches, folder, groups, done.file("buckets", BITS), columns)
         return {}
 
     return [
         Phase("keys", keys),
         Phase("buckets", buckets, frees=("keys",)),
         Phase("rows", rows, frees=("buckets",)),
-        Phase("members", members, frees=("rows",)),
     ]
 
 
-def row_files(folder: Path, count: int) -> list[Path]:
-    """The candidates' rows of each group, Arrow files with a record batch a slice."""
-    return [folder / f"rows-{group:05d}.arrow" for group in range(count)]
-
-
-def member_files(folder: Path, count: int) -> list[Path]:
-    """The members of each slice."""
-    return [folder / f"members-{part:05d}.parquet" for part in range(count)]
-
-
-def write_rows(task: Task) -> dict[str, Any]:
-    """A task: the rows of a group's candidates, cut into slices by their keys. Held are all."""
-    from curate.corpus.shuffle.candidates import CandidateTask
-    from curate.corpus.shuffle.partitions import fixed_rows
-
-    candidates, slices = CandidateTask.load(task), task["slices"]
-    table = pa.Table.from_batches(
-        candidates.batches(task["columns"], Sizes.load(task).batch_candidates),
-        candidates.schema(task["columns"]),
-    )
-    table = table.combine_chunks()
-    slice_number = np.zeros(len(table), np.int64)
-    if len(table):
-        # Every candidate has a key: 32 bits of it, as a fraction of 2^32, times the slices.
-        first = fixed_rows(table["key"].chunk(0), np.uint64)[:, 0] >> np.uint64(32)
-        slice_number = ((first * np.uint64(slices)) >> np.uint64(32)).astype(np.int64)
-    order = np.argsort(slice_number, kind="stable")
-    ends = np.searchsorted(slice_number[order], np.arange(slices), "right")
-    table = table.take(pa.array(order)).combine_chunks()
-    bounds = [0, *ends.tolist()]
-    slice_tables = (table.slice(begin, end - begin) for begin, end in pairwise(bounds))
-    write_slices(
-        row_files(candidates.folder, candidates.group.part + 1)[-1], table.schema, slice_tables
-    )
-    return {}
-
-
-def write_members(task: Task) -> dict[str, Any]:
-    """A task: the members of a slice and their ranks."""
-    folder, part = Path(task["folder"]), task["part"]
-    paths = row_files(Path(task["rows"]), task["groups"])
-    with pa.OSFile(str(paths[0])) as file:
-        schema = pa.ipc.open_file(file).schema
-
-    with (
-        replacing(member_files(folder, part + 1)[-1]) as aside,
-        scratch_database(folder / temporary_name(f"spill-{part}")) as db,
-    ):
-        db.execute(f"SET memory_limit = '{SLICE_MEMORY}'")
-        db.register("arriving", pa.RecordBatchReader.from_batches(schema, read_slice(paths, part)))
-        db.execute("CREATE TABLE candidates AS SELECT * FROM arriving")
-        query = members_query("candidates", task["survivor"])
-        db.execute(f"COPY ({query}) TO {literal(aside)} (FORMAT parquet)")
-    return {}
-
-
-def write_decisions(db: Any, path: Path, method: str) -> dict[str, Any]:
+def write_decisions(db: Any, path: Path, method: str) -> Decided:
     """The decisions on the rows of `members`, by part and n; counts."""
     db.execute(
         """CREATE OR REPLACE TABLE numbered AS
@@ -277,4 +213,4 @@ def write_decisions(db: Any, path: Path, method: str) -> dict[str, Any]:
         ) TO {literal(path)} (FORMAT parquet)"""
     )
     clusters, members = db.execute("SELECT count(DISTINCT key), count(*) FROM members").fetchone()
-    return {"clusters": clusters, "members": members, "dropped": members - clusters}
+    return Decided({"clusters": clusters, "members": members, "dropped": members - clusters})

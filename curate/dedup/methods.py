@@ -1,7 +1,7 @@
 """The methods of `llmcurate dedup --method NAME`: each is one step, or a few in order.
 
 `exact+minhash` runs one method after the other. A method's options are the fields of its steps, so
-a new step brings its options with it.
+a new step brings its options with it. Which methods it is a step of, a dedup says in its decorator.
 """
 
 from __future__ import annotations
@@ -9,36 +9,31 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import Any
 
+from curate.steps.registry import facts, take_up
 from llmcurate.base.errors import UsageError
 
 MethodSteps = list[tuple[str, dict[str, Any]]]
 
-# name -> steps with the settings that make them this method.
-METHODS: dict[str, MethodSteps] = {
-    "exact": [("dedup_exact", {})],
-    "url": [("dedup_exact", {"key": "url"})],
-    "minhash": [("dedup_minhash", {})],
-    "lines": [("dedup_passages", {"unit": "line"})],
-    "sentences": [("dedup_passages", {"unit": "sentences"})],
-    "paragraphs": [("dedup_passages", {"unit": "paragraph"})],
-    "suffix-array": [("dedup_suffix_array", {})],
-    "bloom": [("dedup_bloom", {})],
-    "semantic": [("dedup_semantic", {})],
-    # Stale data: of each URL, then of each cluster of near duplicates, the newest version.
-    "newest": [
-        ("dedup_exact", {"key": "url", "survivor": "newest"}),
-        ("dedup_minhash", {"survivor": "newest"}),
-    ],
-}
+
+def methods() -> dict[str, MethodSteps]:
+    """The steps of each method, with the settings that make them this method. Methods
+    of one step come first."""
+    found: dict[str, MethodSteps] = {}
+    for step, theirs in facts("methods").items():
+        for name, settings in theirs.items():
+            found.setdefault(name, []).append((step, settings))
+    return dict(sorted(found.items(), key=lambda method: len(method[1])))
 
 
 def _method(name: str) -> MethodSteps:
-    steps = METHODS.get(name)
-    if steps is None:
-        near = get_close_matches(name, METHODS, 1)
+    if name not in methods():
+        take_up()
+    known = methods()
+    if name not in known:
+        near = get_close_matches(name, known, 1)
         hint = f"did you mean {near[0]!r}? " if near else ""
-        raise UsageError(f"no dedup method {name!r}; {hint}known: {', '.join(METHODS)}")
-    return steps
+        raise UsageError(f"no dedup method {name!r}; {hint}known: {', '.join(known)}")
+    return known[name]
 
 
 def steps_of(method: str) -> MethodSteps:
@@ -57,7 +52,7 @@ def steps_with_options(method: str, options: dict[str, Any]) -> MethodSteps:
         if not takers:
             owners = [
                 n
-                for n, method_steps in METHODS.items()
+                for n, method_steps in methods().items()
                 if any(takes(*step, option) for step in method_steps)
             ]
             flag = f"--{option.replace('_', '-')}"

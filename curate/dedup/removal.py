@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,11 +12,13 @@ from pydantic import Field, PrivateAttr, model_validator
 from curate.corpus import indexes
 from curate.dedup import survivors
 from curate.documents.documents import NUMBER, Documents
-from curate.steps.contracts import CorpusStep
+from curate.steps.contracts import CorpusStep, without
 
 
 class Removal(CorpusStep):
     """A step that removes documents or passages because of others, under a guard."""
+
+    decide_nothing: ClassVar[frozenset[str]] = frozenset({"max_removal"})  # the guard
 
     max_removal: float = Field(
         0.9,
@@ -33,11 +36,20 @@ class Removal(CorpusStep):
         """The name of this step in decisions."""
         raise NotImplementedError
 
-    def identity(self) -> dict[str, Any]:
-        """Without the guard, which decides nothing."""
-        identity = super().identity()
-        del identity["settings"]["max_removal"]
-        return identity
+    @property
+    def most_removed(self) -> float:
+        """The guard."""
+        return self.max_removal
+
+    def arriving(self, earlier: Sequence[str]) -> Removal:
+        """Nine in ten of a day's pages may well be old ones: the guard is for what is set by
+        hand."""
+        return self._with({"max_removal": 1.0} if earlier else {}, {})
+
+    def _with(self, defaults: Mapping[str, object], values: Mapping[str, object]) -> Removal:
+        """The same step with other settings. defaults: of those that were not given."""
+        given = self.model_dump(exclude_unset=True)
+        return type(self)(**{**defaults, **given, **values}).named(self.label)  # type: ignore[no-any-return]
 
 
 class DedupStep(Removal):
@@ -74,15 +86,31 @@ class DedupStep(Removal):
             values = {"survivor": "first", **values}
             if isinstance(values["against"], str):
                 values["against"] = (values["against"],)
-            if values["survivor"] != "first" and not cls.replaces(values):
-                raise ValueError("against: earlier documents stay, so survivor must be `first`")
         return values
 
-    @classmethod
-    def replaces(cls, settings: dict[str, Any]) -> bool:
-        """Whether, with these settings, a document may go for one that comes in a later run, which
-        leaves `superseded.parquet` (id, by) in its index then."""
-        return False
+    @model_validator(mode="after")
+    def _earlier_documents_stay(self) -> DedupStep:
+        if self.against and self.survivor != "first" and not self.replaces:
+            raise ValueError("against: earlier documents stay, so survivor must be `first`")
+        return self
+
+    @property
+    def dated(self) -> bool:
+        """By the survivor policy."""
+        return self.survivor == "newest"
+
+    @property
+    def of_arrival(self) -> dict[str, str]:
+        """The settings under which what came first stays."""
+        return {} if self.replaces else {"survivor": "first"}
+
+    def arriving(self, earlier: Sequence[str]) -> Removal:
+        """Against the runs before, or the last one where its index holds what the others do."""
+        compared = earlier[-1:] if self.cumulative else earlier
+        values: dict[str, object] = {**self.of_arrival}
+        if against := (*self.against, *compared):
+            values["against"] = against
+        return self._with({"max_removal": 1.0} if earlier else {}, values)
 
     def comparable(self) -> dict[str, Any]:
         """The settings that this step and an index must share."""
@@ -112,10 +140,10 @@ class DedupStep(Removal):
         return identity
 
     def sketch_identity(self) -> dict[str, Any]:
-        identity = self.identity()
-        settings = {k: v for k, v in identity["settings"].items() if k not in self.free}
-        settings["survivor"] = survivors.sketched(self.survivor)
-        return {k: v for k, v in identity.items() if k != "against"} | {"settings": settings}
+        identity = without(self.identity(), self.free | self.after_sketches)
+        identity["settings"]["survivor"] = survivors.sketched(self.survivor)
+        identity.pop("against", None)
+        return identity
 
 
 def dropped(

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import filecmp
 import shutil
 import sys
-import tempfile
 import time
 from collections import Counter
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 
-from curate.dedup.minhash.banding import predicted
-from curate.dedup.minhash.near_duplicates import DedupMinhash
-from curate.demo.plan import BLOCKED_DOMAINS, BLOCKED_WORDS, SIMILARITIES
-from curate.demo.score import Result, format_table, read_truth, score
-from curate.demo.web import DemoWeb, build_web
+from curate.dedup.minhash.near_duplicates import DedupMinhash, predicted
+from curate.demo.score import Result, format_table, score
+from curate.demo.web import build_web, read_truth
 from curate.documents.edits import EDITS, edits_of
 from curate.documents.rejected import first_reasons, rejected_files
 from curate.run import funnel
-from curate.run.driver import Options, Outcome, run_planned
+from curate.run.driver import run_planned
+from curate.run.outcome import Options, Outcome
 from curate.run.plan import plan_run
 from curate.run.records import record
 from curate.run.workspace import create, find
@@ -33,9 +29,11 @@ from llmcurate.base.disk.units import counted
 from llmcurate.base.terminal.output import echo, echo_json
 from llmcurate.base.terminal.progress import say
 
-LISTS: dict[str, tuple[str, tuple[str, ...]]] = {  # setting of url_filter: file, lines
-    "domains": ("blocked-domains.txt", BLOCKED_DOMAINS),
-    "banned_words": ("blocked-words.txt", BLOCKED_WORDS),
+# Settings of url_filter, each a file with these lines: a domain with its subdomains; words, the
+# second of which must not block Essex or a sextet.
+LISTS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "domains": ("blocked-domains.txt", ("luckyspins.example",)),
+    "banned_words": ("blocked-words.txt", ("casino", "sex")),
 }
 
 
@@ -56,20 +54,6 @@ def _result(out: Path) -> Result:
         name.strip("<>"): (step, rule) for name, step, rule in first_reasons(rejected_files(out))
     }
     return Result(kept, rejected, replaced, frozenset(cut))
-
-
-def _write_web(folder: Path) -> DemoWeb:
-    """Writes the web; files that hold the same bytes already stay untouched, so that a second
-    demo finds the same input."""
-    with tempfile.TemporaryDirectory() as aside:
-        web = build_web(Path(aside))
-        folder.mkdir(parents=True, exist_ok=True)
-        for path in (*web.paths, web.truth):
-            target = folder / path.name
-            if not target.exists() or not filecmp.cmp(path, target, shallow=False):
-                shutil.copyfile(path, target)
-    paths = [folder / p.name for p in web.paths]
-    return replace(web, paths=paths, truth=folder / web.truth.name)
 
 
 def _recipe(out: Path, sets: tuple[str, ...], quiet: bool) -> Recipe:
@@ -107,7 +91,8 @@ def run_demo(
     """Leaves a workspace in `out`: web/ (archives, truth), runs/0001-demo with its report."""
     began = time.perf_counter()
     create(out)
-    web = _write_web(out / "web")
+    web = build_web(out / "web")
+    truth = read_truth(web.truth)
     others = f"{web.others} other records (robots.txt, images, redirects)"
     say(f"wrote {counted(web.documents, 'page')} and {others} to {out / 'web'}", quiet)
     recipe = _recipe(out, sets, quiet)
@@ -120,9 +105,9 @@ def run_demo(
     target = out / target.relative_to(out.resolve())
     outcome = run_planned(plan, target, Options(workers, quiet))
     near = next(s for s in recipe.steps if isinstance(s, DedupMinhash))
-    shares = {s: predicted(*near.banding, s) for s in SIMILARITIES}
-    rows = score(read_truth(web.truth), _result(target), shares)
-    result: dict[str, Any] = {**outcome.totals(), "paths": outcome.paths()}
+    similarities = {page.similarity for page in truth if page.similarity is not None}
+    shares = {s: predicted(*near.banding, s) for s in similarities}
+    rows = score(truth, _result(target), shares)
     echo(funnel.text(record(outcome)))
     if outcome.products and outcome.products[-1]["makes"] == "model":
         sample = outcome.products[-1]["summary"]["sample"]
@@ -134,7 +119,8 @@ def run_demo(
     command = "llmcurate" if shutil.which("llmcurate") else beside
     echo(f"next:   cd {out} && {command} tokenizer train --vocab 8000 && {command} pretrain")
     if as_json:
-        result["plants"] = [asdict(row) | {"recall": row.recall} for row in rows]
-        result["wall_seconds"] = round(time.perf_counter() - began, 1)
-        echo_json(result)
+        plants = [asdict(row) | {"recall": row.recall} for row in rows]
+        seconds = {"wall_seconds": round(time.perf_counter() - began, 1)}
+        totals = outcome.totals() | {"paths": outcome.paths()}
+        echo_json({**totals, "plants": plants, **seconds})
     return outcome

@@ -12,9 +12,8 @@ from pathlib import Path
 
 from curate.demo.texts import Article, load_articles
 from curate.engines.local import call_apart
-from curate.scoring.language.examples import Training, pieces
-from curate.scoring.language.train import train
-from curate.text.near_copies import drawn_number
+from curate.inspect.evaluate.planting import drawn_number
+from curate.scoring.language.train import Training, pieces, train
 from llmcurate.base.disk.units import counted, format_percent
 from llmcurate.base.terminal.progress import say
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address
-from pathlib import Path
-from typing import Any
 
+from curate.demo.web import Page
 from llmcurate.base.terminal.tables import table
 
 QUALITY = ("c4", "gopher_quality", "gopher_repetition", "fineweb_quality")
@@ -78,19 +76,11 @@ class Result:
         return f"{step}.{rule}" if step == "dedup_exact" else step
 
 
-def read_truth(path: Path) -> list[dict[str, Any]]:
-    """The records of a ``truth.jsonl``."""
-    with path.open(encoding="utf-8") as lines:
-        return [json.loads(line) for line in lines if line.strip()]
-
-
-def score(
-    truth: Sequence[dict[str, Any]], result: Result, predicted: Mapping[float, float]
-) -> list[Row]:
+def score(truth: Sequence[Page], result: Result, predicted: Mapping[float, float]) -> list[Row]:
     """One row a kind of plant; near copies by similarity, of which `predicted` gives the share that
     the chosen bands and rows should find. Documents that the truth does not know are ignored."""
     right = _rightly_dropped(truth, result)
-    ids = {r["id"] for r in truth}
+    ids = {r.id for r in truth}
     precision = {}
     for expect, steps in STEPS.items():
         dropped = {i for i in ids if result.step(i) in steps}
@@ -116,32 +106,32 @@ def score(
     return rows
 
 
-def _group(record: dict[str, Any]) -> tuple[str, str, float | None]:
-    return record["kind"], record["expect"][0], record.get("similarity")
+def _group(record: Page) -> tuple[str, str, float | None]:
+    return record.kind, record.expect[0], record.similarity
 
 
-def _groups(truth: Iterable[dict[str, Any]]) -> list[tuple[str, str, float | None]]:
+def _groups(truth: Iterable[Page]) -> list[tuple[str, str, float | None]]:
     """Kinds in the order of the pipeline: what is kept, dropped, replaced, left to later steps."""
     order = list(WANTED)
     groups = {_group(r) for r in truth}
     return sorted(groups, key=lambda g: (order.index(g[1]), g[0], -(g[2] or 0)))
 
 
-def _members(truth: Iterable[dict[str, Any]], kinds: Sequence[str]) -> dict[str, list[str]]:
+def _members(truth: Iterable[Page], kinds: Sequence[str]) -> dict[str, list[str]]:
     """Ids by cluster, of the clusters that have a document of these kinds."""
-    of_kinds = {r["cluster"] for r in truth if r["kind"] in kinds}
+    of_kinds = {r.cluster for r in truth if r.kind in kinds}
     clusters: dict[str, list[str]] = {}
     for record in truth:
-        if record["cluster"] in of_kinds:
-            clusters.setdefault(record["cluster"], []).append(record["id"])
+        if record.cluster and record.cluster in of_kinds:
+            clusters.setdefault(record.cluster, []).append(record.id)
     return clusters
 
 
-def _rightly_dropped(truth: Sequence[dict[str, Any]], result: Result) -> set[str]:
+def _rightly_dropped(truth: Sequence[Page], result: Result) -> set[str]:
     """Ids of all documents that it was right to drop: junk, and all but one of each set of copies,
     whichever stays."""
     junk = ("dropped:url", "dropped:language", "dropped:quality", "dropped:exact_url")
-    right = {r["id"] for r in truth if r["expect"][0] in junk and r["id"] in result.rejected}
+    right = {r.id for r in truth if r.expect[0] in junk and r.id in result.rejected}
     for members in _members(truth, ("exact_dup", "near_dup")).values():
         gone = [i for i in members if result.step(i).startswith("dedup_")]
         stays = any(i in result.kept for i in members)
@@ -150,58 +140,54 @@ def _rightly_dropped(truth: Sequence[dict[str, Any]], result: Result) -> set[str
 
 
 def _hits(
-    group: Sequence[dict[str, Any]],
+    group: Sequence[Page],
     expect: str,
     right: set[str],
     result: Result,
-    truth: Sequence[dict[str, Any]],
+    truth: Sequence[Page],
 ) -> list[str]:
     """Ids of the documents that were rightly dropped by a step of the expectation."""
     steps = STEPS[expect]
     if expect in ("dropped:exact_text", "dropped:near"):
-        clusters = {r["cluster"] for r in group}
-        of_cluster = [r["id"] for r in truth if r["cluster"] in clusters]
+        clusters = {r.cluster for r in group}
+        of_cluster = [r.id for r in truth if r.cluster in clusters]
         hits = [i for i in of_cluster if i in right and result.step(i) in steps]
         return hits[: len(group)]
-    return [r["id"] for r in group if r["id"] in right and result.step(r["id"]) in steps]
+    return [r.id for r in group if r.id in right and result.step(r.id) in steps]
 
 
-def _stands(
-    record: dict[str, Any], kept: Mapping[str, str], truth: Sequence[dict[str, Any]]
-) -> bool:
+def _stands(record: Page, kept: Mapping[str, str], truth: Sequence[Page]) -> bool:
     """Whether a document was kept, or a copy of it in its place."""
-    if record["id"] in kept:
+    if record.id in kept:
         return True
-    cluster = record["cluster"]
+    cluster = record.cluster
     copies = ("exact_dup", "near_dup")
     return bool(cluster) and any(
-        r["id"] in kept for r in truth if r["cluster"] == cluster and r["kind"] in copies
+        r.id in kept for r in truth if r.cluster == cluster and r.kind in copies
     )
 
 
-def _passages(
-    group: Sequence[dict[str, Any]], result: Result, truth: Sequence[dict[str, Any]]
-) -> Row:
+def _passages(group: Sequence[Page], result: Result, truth: Sequence[Page]) -> Row:
     """Passages that two pages share: one copy of each should be left in the corpus. Near copies
     that stayed share passages too, so cutting those is right as well."""
-    passages = [r["planted"]["passage"] for r in group]
+    passages = [r.planted["passage"] for r in group]
     done = sum(sum(p in text for text in result.kept.values()) == 1 for p in passages)
-    right = {i for r in group for i in (r["id"], r["source_id"])}
+    right = {i for r in group for i in (r.id, r.source_id)}
     right.update(i for members in _members(truth, ("near_dup",)).values() for i in members)
     precision = len(result.cut & right) / len(result.cut) if result.cut else None
     by = {"dedup_suffix_array": done} if done else {}
-    return Row(group[0]["kind"], "cut:substring", len(group), done, 1.0, precision, by)
+    return Row(group[0].kind, "cut:substring", len(group), done, 1.0, precision, by)
 
 
-def _pii(group: Sequence[dict[str, Any]], result: Result) -> list[Row]:
+def _pii(group: Sequence[Page], result: Result) -> list[Row]:
     """One row a type. Addresses of private networks and of documentation are nobody's: they should
     stay, and cost precision where they do not."""
     rows = []
     for kind, rule in PII_RULES.items():
         planted = done = spans = 0
         for record in group:
-            text = result.kept.get(record["id"], "")
-            values = [p["value"] for p in record["planted"]["pii"] if p["type"] == kind]
+            text = result.kept.get(record.id, "")
+            values = [p["value"] for p in record.planted["pii"] if p["type"] == kind]
             public = [v for v in values if kind != "ip" or ip_address(v).is_global]
             planted += len(public)
             done += sum(bool(text) and v not in text for v in public)

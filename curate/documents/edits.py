@@ -122,6 +122,15 @@ def _structs(step: str, spans: Spans) -> pa.StructArray:
     )
 
 
+def edited(text: bytes, edits: Iterable[Edit]) -> bytes:
+    """A step's input after its edits."""
+    pieces, at = [], 0
+    for edit in sorted(edits, key=lambda e: (e.start, e.end)):
+        pieces += [text[at : edit.start], (edit.replacement or "").encode("utf-8", "replace")]
+        at = max(at, edit.end)
+    return b"".join([*pieces, text[at:]])
+
+
 def remaining(extents: Iterable[Extent], edits: Iterable[Edit]) -> list[Extent]:
     """The bytes of the extents that the edits left, as extents of the text that the edits made.
 

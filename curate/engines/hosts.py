@@ -7,21 +7,21 @@ the end of its time: the task that it had goes to another one.
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 from abc import abstractmethod
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
 from curate.engines import idle_workers
-from curate.engines.base import Death, Task, TaskLoop, WorkerBug, kind_of, refill
+from curate.engines.base import TaskLoop, refill
 from curate.engines.local import LocalEngine
+from curate.engines.messages import Answer, Call, Death, Done, Failed, Hello, Verbatim
 from llmcurate.base.disk.files import temporary_name
 from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
+from llmcurate.base.messages import encode
 from llmcurate.version import __version__
 
 # So often a task's worker may be lost; and where the cluster loses others all the time.
@@ -60,36 +60,33 @@ class Host:
         idle_workers.start()  # so that it loads its libraries while others are still being placed
         self._engine = LocalEngine(1, tick)
 
-    def hello(self, files: list[str]) -> dict[str, Any]:
-        """Who this is, and which of the driver's files cannot be seen from here."""
-        missing = [f for f in files if not Path(f).exists()]
-        return {"version": __version__, "node": socket.gethostname(), "missing": missing}
+    def hello(self, files: Iterable[str], name: str = "") -> Hello:
+        """Who this is, and which of the driver's files cannot be seen here. name: `Hello.id`."""
+        missing = tuple(f for f in files if not Path(f).exists())
+        return Hello(__version__, socket.gethostname(), missing, name)
 
     def end(self) -> None:
         """Ends the worker process; the host is of no use afterwards."""
         self._engine.close()
         idle_workers.stop()
 
-    def run(self, function: str, task: Task) -> dict[str, Any]:
-        """{"result": ..., "cpu": seconds}, {"death": [status, documents, seconds]} or
-        {"error": ...} of one task."""
+    def run(self, call: Call) -> Answer:
+        """The answer to one call."""
         began = self._engine.cpu
         deaths: list[Death] = []
 
-        def on_death(task: Task, death: Death) -> Task:
+        def on_death(task: Verbatim, death: Death) -> Verbatim:
             deaths.append(death)
             raise _Died
 
         try:
-            ((_, result),) = list(self._engine.map(function, [task], on_death))
+            tasks = [Verbatim(call.task)]
+            ((_, result),) = list(self._engine.map(call.function, tasks, Verbatim, on_death))
         except _Died:
-            return {"death": astuple(deaths[0])}
-        except WorkerBug as error:
-            return {"error": {"kind": "bug", "message": str(error), "traceback": error.trace}}
+            return deaths[0]
         except LlmcurateError as error:
-            known = {"message": str(error), "code": error.exit_code, "traceback": error.trace}
-            return {"error": {"kind": kind_of(error), **known}}
-        return {"result": result, "cpu": self._engine.cpu - began}
+            return Failed.of(error)
+        return Done(result.text, self._engine.cpu - began)
 
 
 class HostsEngine(TaskLoop):
@@ -120,7 +117,7 @@ class HostsEngine(TaskLoop):
         self._marker: Path | None = None
         self._connected = False
         self._idle: list[Any] = []
-        self._busy: dict[Hashable, tuple[Any, Task | None]] = {}
+        self._busy: dict[Hashable, tuple[Any, Any]] = {}
         self._function = ""  # that is mapped
         self._losses: dict[Hashable, int] = {}  # workers, or machines with them, in order
         self._lost: defaultdict[int, set[int]] = defaultdict(set)  # those of each task, by its hash
@@ -139,8 +136,8 @@ class HostsEngine(TaskLoop):
         """Asks for so many more workers, now or when it is called again."""
 
     @abstractmethod
-    def _hand_out(self, worker: Any, function: str, task: Task) -> None:
-        """Sends a task to a worker, which is busy from now on."""
+    def _hand_out(self, worker: Any, call: Call, task: Any) -> None:
+        """Calls a worker, which is busy with a task from now on."""
 
     def must_see(self) -> list[str]:
         """The paths that a worker looks for before its first task. In the run's folder it is a
@@ -164,7 +161,7 @@ class HostsEngine(TaskLoop):
     def _working(self) -> int:
         return sum(task is not None for _, task in self._busy.values())
 
-    def _send_tasks(self, function: str, waiting: deque[Task], source: Iterator[Task]) -> None:
+    def _send_tasks(self, function: str, waiting: deque[Any], source: Iterator[Any]) -> None:
         if not self._connected:
             self._connect()
             self._connected = True
@@ -175,17 +172,18 @@ class HostsEngine(TaskLoop):
         if missing > 0:
             self._start(missing)
         while waiting and self._idle:
-            self._hand_out(self._idle.pop(), function, waiting.popleft())
+            task = waiting.popleft()
+            self._hand_out(self._idle.pop(), Call(function, encode(task).decode()), task)
 
-    def _accept(self, hello: dict[str, Any]) -> None:
+    def _accept(self, hello: Hello) -> None:
         """Takes a worker up; UsageError where it is another version or does not see a file."""
-        if hello["version"] != __version__:
+        if hello.version != __version__:
             raise UsageError(
-                f"{hello['node']} of the {self.name} cluster has llmcurate {hello['version']}, this"
+                f"{hello.node} of the {self.name} cluster has llmcurate {hello.version}, this"
                 f" is {__version__}: install the same on all machines"
             )
-        if hello["missing"]:
-            path = Path(hello["missing"][0])
+        if hello.missing:
+            path = Path(hello.missing[0])
             advice = "use a folder that all machines share, or a URL"
             if self._marker is not None and path == self._marker.absolute():
                 path = path.parent
@@ -195,11 +193,11 @@ class HostsEngine(TaskLoop):
             elif path == Path.cwd():
                 advice = "name all files by absolute paths"
             raise UsageError(
-                f"{hello['node']} of the {self.name} cluster does not see {path}: {advice}"
+                f"{hello.node} of the {self.name} cluster does not see {path}: {advice}"
             )
-        self.nodes.add(hello["node"])
+        self.nodes.add(hello.node)
 
-    def _count_loss(self, task: Task | None, lost: Hashable = None, why: str = "") -> None:
+    def _count_loss(self, task: object, lost: Hashable = None, why: str = "") -> None:
         """Notes that a task (None: one that had not begun) has lost its worker. lost: what was lost
         with it, a machine or this worker alone, which is what none stands for.
 
@@ -208,10 +206,10 @@ class HostsEngine(TaskLoop):
         machines are rented for as long as nobody else pays more, they go with any task."""
         work = "a worker that was starting"
         if task is not None:
-            name = f"{task.get('function', self._function)} {task.get('part', '')}"
-            work = f"the worker of {name.strip()}"
+            name = getattr(task, "function", self._function)
+            work = f"the worker of {name} {getattr(task, 'part', '')}".rstrip()
         number = len(self._losses)
-        losses = self._lost[hash(json.dumps(task))]  # a part of one stage is another's as well
+        losses = self._lost[hash(encode(task))]  # a part of one stage is another's as well
         losses.add(self._losses.setdefault(number if lost is None else lost, number))
         since_first = len(self._losses) - min(losses)
         most = LOST if 4 * len(losses) >= 3 * since_first else LOST_AMONG_OTHERS

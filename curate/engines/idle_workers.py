@@ -55,7 +55,7 @@ def start() -> None:
     """Starts a worker that somebody will take."""
     if not _waiting:
         with suppress(OSError):  # then the engine tries again, and says what is wrong
-            _waiting.append((spawn({}, "curate.run.worker.partition:warm_up"), inherited_state()))
+            _waiting.append((spawn({}, "curate.run.worker.worker:warm_up"), inherited_state()))
 
 
 def take() -> tuple[subprocess.Popen[bytes], object] | None:

@@ -1,15 +1,13 @@
 """The local engine: a pool of worker processes on this machine.
 
-It maps a function, named "module:function", over tasks of JSON values and yields results as they
-come. When a worker dies, `on_death` says what to run instead, or raises. A worker may say how long
-it will work in silence; one that is silent for longer is ended, whatever it hangs in, and has died.
-Where a worker has kernels to compile, one process more may help it, with a task of the worker's own
-choice.
+It maps a function, named "module:function", over tasks and yields results as they come. When a
+worker dies, `on_death` says what to run instead, or raises. A worker may say how long it will work
+in silence; one that is silent for longer is ended, whatever it hangs in, and has died. Where a
+worker has kernels to compile, one process more may help it, with a task of the worker's own choice.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import selectors
@@ -24,8 +22,21 @@ from types import MappingProxyType
 from typing import Any
 
 from curate.engines import idle_workers
-from curate.engines.base import Task, TaskLoop
+from curate.engines.base import TaskLoop
+from curate.engines.messages import (
+    Answer,
+    Beat,
+    Call,
+    Compiling,
+    Death,
+    Done,
+    Ready,
+    Said,
+    Waiting,
+    read_line,
+)
 from llmcurate.base.disk.units import counted
+from llmcurate.base.messages import encode
 from llmcurate.base.terminal.progress import mention
 
 LOOK_SECONDS = 1.0  # that count at most between two looks at the workers: nobody read their answers
@@ -35,7 +46,7 @@ KERNEL_SECONDS = 120.0  # beside its own that a worker has for a kernel; none ta
 @dataclass
 class _Worker:
     process: subprocess.Popen[bytes]
-    task: Task | None = None
+    task: Any = None
     buffer: bytearray = field(default_factory=bytearray)
     documents: tuple[int, int] | None = None
     # Where it was started, of one that the next engine may take.
@@ -93,7 +104,7 @@ class LocalEngine(TaskLoop):
     def _working(self) -> int:
         return sum(w.task is not None for w in self._pool)
 
-    def _send_tasks(self, function: str, waiting: deque[Task], source: Iterator[Task]) -> None:
+    def _send_tasks(self, function: str, waiting: deque[Any], source: Iterator[Any]) -> None:
         working = [w for w in self._pool if not w.helps and not w.late]
         idle = [w for w in working if w.task is None]
         while waiting:
@@ -105,34 +116,35 @@ class LocalEngine(TaskLoop):
             worker = idle.pop()
             worker.task = waiting.popleft()
             worker.documents, worker.seconds = None, 0.0
-            self._send(worker, {"function": function, "payload": worker.task})
+            self._send(worker, Call(function, encode(worker.task).decode()))
 
-    def _send(self, worker: _Worker, task: dict[str, Any]) -> None:
+    def _send(self, worker: _Worker, call: Call) -> None:
         assert worker.process.stdin is not None
         with suppress(BrokenPipeError):  # it died; its end of file is seen later
-            worker.process.stdin.write((json.dumps(task) + "\n").encode())
+            worker.process.stdin.write(call.to_json() + b"\n")
             worker.process.stdin.flush()
 
-    def _answers(self) -> Iterator[tuple[Task, dict[str, Any] | None]]:
+    def _answers(self) -> Iterator[tuple[Any, Answer | None]]:
         for worker, message in self._messages():
             task = worker.task
-            if message is not None and self._about_kernels(worker, message):
-                continue
-            if task is None:
+            if isinstance(message, (Compiling, Waiting, Ready)):
+                self._about_kernels(worker, message)
+            elif task is None:
                 if message is None:
                     self._remove_dead(worker)
                 elif worker.helps:
                     worker.process.kill()
             elif message is None:
                 late = worker.seconds if worker.late else 0.0
-                yield task, {"death": (self._remove_dead(worker), worker.documents, late)}
-            elif "beat" not in message:
-                if "result" in message:  # else it ends with the engine
+                yield task, Death(self._remove_dead(worker), worker.documents, late)
+            elif isinstance(message, Beat):
+                if not worker.late:  # what it is blamed for is what took too long
+                    worker.documents = message.first, message.last
+                    worker.seconds, worker.cpu = message.seconds, message.cpu
+            else:
+                if isinstance(message, Done):  # else it ends with the engine
                     worker.task = None
                 yield task, message
-            elif not worker.late:  # what it is blamed for is what took too long
-                worker.documents = (message["beat"][0], message["beat"][1])
-                worker.seconds, worker.cpu = message["seconds"], message["cpu"]
         self._end_late()
 
     def _end_late(self) -> None:
@@ -150,33 +162,29 @@ class LocalEngine(TaskLoop):
                 with suppress(ProcessLookupError):  # it has just ended
                     os.killpg(worker.process.pid, signal.SIGKILL)  # and what it may wait for
 
-    def _about_kernels(self, worker: _Worker, message: dict[str, Any]) -> bool:
-        """Whether a message was of kernels that are compiled; says so, and starts the helper."""
-        if "waiting" in message or "compiling" in message:
+    def _about_kernels(self, worker: _Worker, message: Compiling | Waiting | Ready) -> None:
+        """Says what was said of kernels that are compiled, and starts the helper."""
+        if isinstance(message, Ready):
+            self._ready.add(message.step)
+            self._steps = message.of
+        else:
             worker.silent = -KERNEL_SECONDS
-        if "waiting" in message:
-            return True
-        if "compiling" in message:
+            if isinstance(message, Waiting):
+                return
             self.kernels += 1
             if self._helper:
                 helpers = [w for w in self._pool if w.helps]
                 if not helpers:  # it loads its libraries before it is known what it can do
                     helpers = [self._start()]
                     helpers[0].helps = True
-                if message["help"]:
+                if message.help:
                     self._helper = False
-                    self._send(helpers[0], message["help"])
-        elif "ready" in message:
-            self._ready.add(message["ready"])
-            self._steps = message["of"]
-        else:
-            return False
+                    self._send(helpers[0], message.help)
         of = counted(self._steps, "step")
         steps = f", {len(self._ready)} of {of} ready" if self._ready else ""
         mention(f"compiling kernels for this machine, once: {self.kernels} so far{steps}")
-        return True
 
-    def _messages(self) -> Iterator[tuple[_Worker, dict[str, Any] | None]]:
+    def _messages(self) -> Iterator[tuple[_Worker, Said | None]]:
         """What workers said since the last look; None for one that died."""
         for key, _ in self._selector.select(timeout=0.5):
             worker: _Worker = key.data
@@ -190,7 +198,7 @@ class LocalEngine(TaskLoop):
                 line = bytes(worker.buffer[:end])
                 del worker.buffer[: end + 1]
                 worker.silent = 0.0
-                yield worker, json.loads(line)
+                yield worker, read_line(line)
 
     def _remove_dead(self, worker: _Worker) -> int:
         status = worker.process.wait()
@@ -233,11 +241,8 @@ def _cpu_since(worker: _Worker) -> float:
     return 0.0
 
 
-def call_apart(
-    function: str, payload: dict[str, Any], environment: Mapping[str, str]
-) -> dict[str, Any]:
-    """What "module:function" returns of a payload, called in a process of its own that has these
-    variables beside this process's. RunFailed says why it failed; it ends with this process."""
+def call_apart(function: str, task: object, environment: Mapping[str, str]) -> None:
+    """Calls "module:function" with a task in a process of its own that has these variables beside
+    this process's. RunFailed says why it failed; it ends with this process."""
     with LocalEngine(1, environment=environment) as engine:
-        ((_, result),) = engine.map(function, [payload])
-    return result
+        list(engine.map(function, [task], object))

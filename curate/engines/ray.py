@@ -16,8 +16,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from curate.engines.base import Jobs, Task, failure
+from curate.engines.base import Jobs
 from curate.engines.hosts import Host, HostsEngine, handed_on
+from curate.engines.messages import Answer, Call, Failed, Hello
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
 from llmcurate.base.terminal.progress import say
@@ -37,11 +38,11 @@ INSTALL = 'pip install "llmcurate[ray]"'
 class RayHost(Host):
     """A host that knows which node it is on."""
 
-    def hello(self, files: list[str]) -> dict[str, Any]:
-        """As Host.hello, with "id": of the node."""
+    def hello(self, files: Iterable[str], name: str = "") -> Hello:
+        """As Host.hello, with the node's id."""
         import ray
 
-        return super().hello(files) | {"id": ray.get_runtime_context().get_node_id()}
+        return super().hello(files, name or ray.get_runtime_context().get_node_id())
 
 
 class _Worker(NamedTuple):
@@ -132,7 +133,7 @@ class RayEngine(HostsEngine):
             actor = make.remote(handed_on(), str(Path.cwd()))
             self._busy[actor.hello.remote(self.must_see())] = (_Worker(actor), None)
 
-    def _send_tasks(self, function: str, waiting: deque[Task], source: Iterator[Task]) -> None:
+    def _send_tasks(self, function: str, waiting: deque[Any], source: Iterator[Any]) -> None:
         looks = self._connected and time.monotonic() - self._looked_at > LOOK_SECONDS
         if looks:
             self._look()
@@ -144,10 +145,10 @@ class RayEngine(HostsEngine):
             if self._idle_looks > IDLE_LOOKS:
                 self._end_idle()
 
-    def _hand_out(self, worker: Any, function: str, task: Task) -> None:
-        self._busy[worker.actor.run.remote(function, task)] = (worker, task)
+    def _hand_out(self, worker: Any, call: Call, task: Any) -> None:
+        self._busy[worker.actor.run.remote(call)] = (worker, task)
 
-    def _answers(self) -> Iterator[tuple[Task, dict[str, Any] | None]]:
+    def _answers(self) -> Iterator[tuple[Any, Answer | None]]:
         if self._gone(self._own_node):
             yield from self._connect_again()
             return
@@ -155,19 +156,19 @@ class RayEngine(HostsEngine):
             return
         self._ray.wait(list(self._busy), num_returns=1, timeout=0.5)
         ready, _ = self._ray.wait(list(self._busy), num_returns=len(self._busy), timeout=0)
-        lost: list[tuple[_Worker, Task | None, str]] = []
+        lost: list[tuple[_Worker, Any, str]] = []
         for reference in ready:
             worker, task = self._busy.pop(reference)
             try:
                 answer = self._ray.get(reference)
             except self._ray.exceptions.OutOfMemoryError:
-                raise failure({"kind": "memory"}) from None
+                raise Failed("memory").error() from None
             except self._ray.exceptions.RayError as error:
                 self._ray.kill(worker.actor)  # it may be there, out of reach
                 lost.append((worker, task, str(error).strip().splitlines()[0]))
                 continue
             if task is None:
-                worker = worker._replace(node=answer["id"])
+                worker = worker._replace(node=answer.id)
                 self._accept(answer)
             self._idle.append(worker)
             if task is not None:
@@ -222,7 +223,7 @@ class RayEngine(HostsEngine):
     def _tell(self, message: str) -> None:
         say(f"ray: {message}", self._quiet)
 
-    def _connect_again(self) -> Iterator[tuple[Task, None]]:
+    def _connect_again(self) -> Iterator[tuple[Any, None]]:
         """Leaves the agent (raylet) that carried this process's messages and is gone: Ray does not
         tell, nor give any answer then. The next task connects to another."""
         self._tell("lost the agent of this machine; connecting again")

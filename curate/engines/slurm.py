@@ -25,8 +25,9 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from curate.engines.base import Jobs, Task
+from curate.engines.base import Jobs
 from curate.engines.hosts import LOST, HostsEngine, handed_on
+from curate.engines.messages import Answer, Call, Hello, Reply
 from curate.engines.slurm_job import Job, connection_over, receive, send
 from llmcurate.base.disk.safe_paths import remove
 from llmcurate.base.disk.units import counted
@@ -102,7 +103,7 @@ class SlurmEngine(HostsEngine):
         self._workers, self._address = workers, address
         self._home, self._quiet = jobs.folder.absolute() / FOLDER, jobs.quiet
         self._server: socket.socket | None = None
-        self._arrived: SimpleQueue[tuple[Connection, dict[str, Any]]] = SimpleQueue()
+        self._arrived: SimpleQueue[tuple[Connection, Hello]] = SimpleQueue()
         self._awaited: dict[str, Any] = {}  # jobs that have not called yet, by id
         self._asked_at = self._looked_at = self._said_at = 0.0
         self._said = 0  # how many jobs have started, as was said last
@@ -183,11 +184,11 @@ class SlurmEngine(HostsEngine):
         try:
             deliver_challenge(connection, self._key)
             answer_challenge(connection, self._key)
-            self._arrived.put((connection, receive(connection, HELLO_BYTES)))
+            self._arrived.put((connection, receive(connection, Hello, HELLO_BYTES)))
         except (OSError, EOFError, AuthenticationError, AssertionError, ValueError):
             connection.close()
 
-    def _take_arrived(self) -> list[dict[str, Any]]:
+    def _take_arrived(self) -> list[Hello]:
         """Makes the jobs that have called idle workers; what they say."""
         hellos = []
         with suppress(Empty):
@@ -223,37 +224,36 @@ class SlurmEngine(HostsEngine):
         first = "" if self._idle or self._busy else "; work begins with the first that starts"
         self._tell(f"asked for {counted(len(jobs), 'job')} ({name}){first}")
 
-    def _hand_out(self, worker: Connection, function: str, task: Task) -> None:
+    def _hand_out(self, worker: Connection, call: Call, task: Any) -> None:
         self._busy[worker] = (worker, task)
         with suppress(OSError):  # gone, which is seen when its answer is read
-            send(worker, {"function": function, "task": task})
+            send(worker, call)
 
-    def _answers(self) -> Iterator[tuple[Task, dict[str, Any] | None]]:
+    def _answers(self) -> Iterator[tuple[Any, Answer | None]]:
         self._let_in()
         workers: list[Any] = [*self._idle, *self._busy]
         for connection in wait(workers, 0.5):
             assert isinstance(connection, Connection)
             _, task = self._busy.pop(connection, (None, None))
-            try:
-                answer = receive(connection)
-            except (EOFError, OSError):
-                answer = None
+            reply = None
+            with suppress(EOFError, OSError):
+                reply = receive(connection, Reply)
             if task is None:
                 self._idle.remove(connection)
-            if answer is None or answer["last"]:
+            if reply is None or reply.last:
                 connection.close()
             else:
                 self._idle.append(connection)
             if task is not None:
-                if answer is None:
+                if reply is None:
                     self._count_loss(task)
-                yield task, answer
+                yield task, reply.answer() if reply else None
         self._look_for_awaited()
 
     def _let_in(self) -> None:
         """Takes up the jobs that have called."""
         for hello in self._take_arrived():
-            self._awaited.pop(hello["job"], None)
+            self._awaited.pop(hello.id, None)
             self._accept(hello)
         started = len(self._idle) + len(self._busy)
         after = time.monotonic() - self._said_at

@@ -1,22 +1,23 @@
 """One job of the Slurm engine: it calls the driver back and works until the driver hangs up.
 
 Driver and jobs talk over TCP. Both prove first that they know the run's key; then each message is
-one JSON text. That the connection is closed is how either learns that the other is gone.
+one JSON text (messages.py). That the connection is closed is how either learns that the other is
+gone.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
 from dataclasses import dataclass
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
-from typing import Any
 
 from curate.engines.hosts import Host
+from curate.engines.messages import Call, Reply, line_of
 from llmcurate.base.errors import RunFailed
+from llmcurate.base.messages import M, Message
 
 REACH_SECONDS = 10
 # Slurm sends the first when the job's time is nearly over (submitit asks for 90 seconds ahead), the
@@ -62,12 +63,11 @@ class Job:
 
         host = Host(self.environment, self.folder, look_for_driver)
         try:
-            send(connection, host.hello(list(self.files)) | {"job": job_id()})
+            send(connection, host.hello(self.files, job_id()))
             while not notice.arrived():
                 if connection.poll(0.5):
-                    order = receive(connection)
-                    answer = host.run(order["function"], order["task"])
-                    send(connection, answer | {"last": notice.arrived()})
+                    answer = host.run(receive(connection, Call))
+                    send(connection, Reply(line_of(answer).decode(), notice.arrived()))
         except (DriverGone, EOFError, OSError):
             pass
         finally:
@@ -135,12 +135,12 @@ def connection_over(opened: socket.socket) -> Connection:
     return Connection(os.dup(opened.fileno()))
 
 
-def send(connection: Connection, message: dict[str, Any]) -> None:
+def send(connection: Connection, message: Message) -> None:
     """OSError where the other side is gone."""
-    connection.send_bytes(json.dumps(message).encode())
+    connection.send_bytes(message.to_json())
 
 
-def receive(connection: Connection, most: int | None = None) -> dict[str, Any]:
-    """EOFError or OSError where the other side is gone, or sends more than so many bytes."""
-    message: dict[str, Any] = json.loads(connection.recv_bytes(most))
-    return message
+def receive(connection: Connection, kind: type[M], most: int | None = None) -> M:
+    """EOFError or OSError where the other side is gone, or sends more than so many bytes;
+    ValueError where it sends something else."""
+    return kind.from_json(connection.recv_bytes(most))

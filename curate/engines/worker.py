@@ -1,4 +1,4 @@
-"""A worker process: reads tasks as JSON lines from stdin, answers as JSON lines on stdout.
+"""A worker process: reads calls from stdin, a line each, and answers by lines on stdout.
 
 Started by the local engine (`llmcurate.base.start`). It ends when its parent does.
 """
@@ -6,50 +6,63 @@ Started by the local engine (`llmcurate.base.start`). It ends when its parent do
 from __future__ import annotations
 
 import ctypes
+import functools
 import gc
-import json
 import os
 import signal
 import sys
 import threading
 import time
 import traceback
+import typing
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pkgutil import resolve_name
 from typing import Any
 
 from curate.engines import late_pandas
 from curate.engines.base import cpu_seconds
+from curate.engines.messages import (
+    Beat,
+    Call,
+    Compiling,
+    Done,
+    Failed,
+    Ready,
+    Said,
+    Waiting,
+    line_of,
+)
 from llmcurate.base.kernels import compile_time
+from llmcurate.base.messages import decode, encode
 
 _reply_file = -1
 _compiles = False  # whether this process has compiled a kernel
-_help: dict[str, Any] | None = None
+_help: Call | None = None
 _sending = threading.Lock()  # a thread that compiles speaks, too
 
 
-def send(message: dict[str, Any]) -> None:
+def send(message: Said) -> None:
     """Writes one message to the engine."""
-    data = (json.dumps(message) + "\n").encode()
+    data = line_of(message)
     with _sending:
         while data:
             data = data[os.write(_reply_file, data) :]
 
 
 def beat(first: int, last: int, seconds: float = 0.0, *, of_cpu: bool = False) -> None:
-    """Tells the engine which documents are being worked on; what a death is blamed on. seconds:
-    after which, without another word, the engine ends this process (0: never); of_cpu: those of
-    this process's CPU time count, so that it may wait as long as it must."""
+    """Tells the engine which documents are being worked on, as of `Beat`. of_cpu: whether the
+    seconds are of this process's CPU time."""
     if _reply_file >= 0:
-        cpu = time.process_time() if of_cpu else None
-        send({"beat": [first, last], "seconds": seconds, "cpu": cpu})
+        send(Beat(first, last, seconds, time.process_time() if of_cpu else None))
 
 
-def offer_help(function: str, payload: dict[str, Any]) -> None:
+def offer_help(function: str, task: object) -> None:
     """Says what another process can do where this one has kernels to compile: a task, whose result
     nobody waits for."""
     global _help
-    _help = {"function": function, "payload": payload}
+    _help = Call(function, encode(task).decode())
 
 
 def _compiling() -> None:
@@ -57,21 +70,21 @@ def _compiling() -> None:
     global _compiles, _help
     _compiles = True
     if _reply_file >= 0:
-        send({"compiling": True, "help": _help})
+        send(Compiling(_help))
         _help = None
 
 
 def waiting_for_kernel() -> None:
     """Tells the engine that this process waits for a kernel that another one compiles."""
     if _reply_file >= 0:
-        send({"waiting": True})
+        send(Waiting())
 
 
 def ready(step: str, steps: int) -> None:
     """Tells the engine that the kernels of a step are there, of so many steps; nothing where this
     process has compiled none."""
     if _reply_file >= 0 and _compiles:
-        send({"ready": step, "of": steps})
+        send(Ready(step, steps))
 
 
 def keep_memory() -> None:
@@ -98,29 +111,30 @@ def _end_after(parent: int) -> None:
     os._exit(1)
 
 
-def _run(task: dict[str, Any]) -> dict[str, Any]:
-    from curate.engines.base import kind_of
+def _run(call: Call) -> Done | Failed:
     from curate.steps.failures import described
-    from llmcurate.base.errors import LlmcurateError, Unforeseen, disk_error
+    from llmcurate.base.errors import LlmcurateError, disk_error
 
     try:
-        function = resolve_name(task["function"])
+        function = resolve_name(call.function)
+        task: object = decode(_task_type(function), call.task)
         began = cpu_seconds()
-        result = function(task["payload"])
-        return {"result": result, "cpu": cpu_seconds() - began}
+        result = function(task)
+        return Done(encode(result).decode(), cpu_seconds() - began)
     except MemoryError:
-        return {"error": {"kind": "memory", "message": "out of memory"}}
+        return Failed("memory")
     except Exception as error:
-        full = disk_error(error)
-        known = full or (error if isinstance(error, LlmcurateError) else None)
-        return {
-            "error": {
-                "kind": "bug" if known is None or isinstance(known, Unforeseen) else kind_of(known),
-                "message": str(known or described(error)),
-                "code": getattr(known, "exit_code", 1),
-                "traceback": traceback.format_exc(),
-            }
-        }
+        known = disk_error(error) or error
+        if isinstance(known, LlmcurateError):
+            return replace(Failed.of(known), traceback=traceback.format_exc())
+        return Failed("bug", described(error), 1, traceback.format_exc())
+
+
+@functools.cache
+def _task_type(function: Callable[..., Any]) -> type:
+    """Return the type of a function's one parameter."""
+    kinds = typing.get_type_hints(function)
+    return next((kind for name, kind in kinds.items() if name != "return"), object)
 
 
 def main() -> None:
@@ -141,4 +155,4 @@ def main() -> None:
     for function in sys.argv[2:]:  # load what the first task will need
         resolve_name(function)()
     for line in sys.stdin.buffer:
-        send(_run(json.loads(line)))
+        send(_run(Call.from_json(line)))

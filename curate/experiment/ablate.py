@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from curate.engines.base import Task
 from curate.experiment import budget as budgets
@@ -44,12 +44,20 @@ from curate.experiment.encoding import (
 )
 from curate.experiment.evaluation import (
     EvalText,
+    Fact,
     draw_text,
     encode_apart,
     find_overlap,
     short_excerpts,
 )
-from curate.experiment.figures import collect
+from curate.experiment.figures import (
+    CorpusRow,
+    Experiment,
+    Row,
+    TokenizerFigures,
+    collect,
+    detectable,
+)
 from curate.experiment.runs import Place, Training, make_runs
 from curate.formats.read_settings import ReadSettings
 from curate.run.outcome import Options
@@ -84,24 +92,23 @@ class Arm:
     size: budgets.Size
     training: Training
 
-    def figures(self, sets: Sets) -> dict[str, Any]:
-        """What is said of it beside what its runs left."""
+    def figures(self, row: Row, sets: Sets) -> CorpusRow:
+        """The figures of its runs, and what is said of it beside them."""
         parameters, _ = budgets.cost(self.shards, self.training.model, self.training)
-        return {
-            "inputs": list(self.corpus.inputs),
-            "recipe": self.corpus.recipe,
-            "train_bytes": self.size.bytes,
-            "parameters": parameters,
-            "tokenizer": {
-                "origin": self.tokenizer.origin,
-                "vocabulary": read_json(self.shards / "manifest.json")["vocab_size"],
-                "sha256": file_digest(self.tokenizer.file),
-            },
-            "settings": {
+        vocabulary = read_json(self.shards / "manifest.json")["vocab_size"]
+        digest = file_digest(self.tokenizer.file)
+        return CorpusRow(
+            **vars(row),
+            inputs=list(self.corpus.inputs),
+            recipe=self.corpus.recipe,
+            train_bytes=self.size.bytes,
+            parameters=parameters,
+            tokenizer=TokenizerFigures(self.tokenizer.origin, vocabulary, digest),
+            settings={
                 f"{change.section}.{change.key}": change.value
                 for change in sets.own[self.corpus.name]
             },
-        }
+        )
 
 
 def _checked(
@@ -151,7 +158,7 @@ def run_experiment(
     chosen: Ablate,
     sets: Sequence[str],
     place: Place,
-) -> dict[str, Any]:
+) -> Experiment:
     """The figures of the experiment; what is done of it is not done again. Raises UsageError before
     anything is trained, LlmcurateError and RunFailed."""
     begun = time.monotonic()
@@ -178,35 +185,30 @@ def run_experiment(
     )
     choice = budgets.choose_model(request) if budget.kind == "minutes" else None
     if choice is not None:
-        drawn = [short_excerpts(text, choice["eval_bytes"]) for text in drawn]
+        drawn = [short_excerpts(text, choice.eval_bytes) for text in drawn]
     facts = _encode_apart(drawn, distinct(corpora), arms, out, chosen, place.quiet, changes.read)
     minutes = None
     if choice is not None:
-        minutes = budgets.run_pilot(request, choice)
-        budget = budgets.Budget("tokens", minutes["tokens"])
+        minutes = budgets.run_pilot(request, choice, detectable)
+        budget = budgets.Budget("tokens", minutes.tokens)
         for name, arm in arms.items():
-            training = replace(arm.training, model=minutes["model"])
+            training = replace(arm.training, model=minutes.model)
             arms[name] = replace(arm, training=training)
-    described = {corpus.name: arms[corpus.name].figures(changes) for corpus in corpora}
     tasks = _tasks(arms, out / "runs", chosen, budget)
     make_runs(tasks, place, "training")
-    figures = collect(tasks, chosen.seed)
-    for row in figures["corpora"]:
-        row |= described[row["name"]]
     training = arms[first].training
-    return {
-        "first": first,
-        **{name: described[first][name] for name in ("tokenizer", "parameters")},
-        "model": training.model,
-        "changes": training.changes,
-        "train": training.settings,
-        "equal": {"kind": budget.kind, "amount": budget.amount},
-        "minutes": minutes,
-        "seeds": list(range(chosen.seed, chosen.seed + chosen.seeds)),
-        "seed": chosen.seed,
-        "eval": facts,
-        **figures,
-    }
+    return collect(
+        tasks,
+        chosen.seed,
+        lambda row: arms[row.name].figures(row, changes),
+        model=training.model,
+        changes=training.changes,
+        train=training.settings,
+        equal=budget,
+        minutes=minutes,
+        seeds=list(range(chosen.seed, chosen.seed + chosen.seeds)),
+        eval=facts,
+    )
 
 
 def _arms(
@@ -245,7 +247,7 @@ def _encode_apart(
     chosen: Ablate,
     quiet: bool,
     read: ReadSettings,
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Fact]:
     """Encodes the documents of the evaluation texts that none of these corpora holds; what is to be
     said of each text."""
     manifests = {corpus.name: arms[corpus.name].shards / "manifest.json" for corpus in corpora}
@@ -257,12 +259,12 @@ def _encode_apart(
         encoded = {Path(arm.training.texts[text.name]): arm.tokenizer.file for arm in arms.values()}
         fact = encode_apart(text, shares, chosen.max_overlap, encoded)
         facts[text.name] = fact
-        if fact["left_out"]:
-            by_corpus = {name: shared["left_out"] for name, shared in fact["overlap"].items()}
+        if fact.left_out and fact.overlap:
+            by_corpus = {name: shared.left_out for name, shared in fact.overlap.items()}
             largest = max(by_corpus, key=lambda name: by_corpus[name])
             say(
-                f"eval {text.name}: {counted(fact['left_out'], 'document')} of"
-                f" {fact['drawn']:,} left out, which a corpus holds ({largest}:"
+                f"eval {text.name}: {counted(fact.left_out, 'document')} of"
+                f" {fact.drawn:,} left out, which a corpus holds ({largest}:"
                 f" {by_corpus[largest]:,})",
                 quiet,
             )

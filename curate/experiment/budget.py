@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from curate.engines.base import Task
 from curate.experiment.corpora import PLACEBO
@@ -29,11 +29,16 @@ from curate.experiment.runs import Place, Training, done_of, make_runs
 from llmcurate.base.disk.files import write_text
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
+from llmcurate.base.messages import Message
 from llmcurate.base.terminal.progress import say
 
 if TYPE_CHECKING:
     from curate.cli.model_settings import Ablate
 
+M = TypeVar("M", bound=Message)
+Detectable = Callable[
+    [list[Task], int], float | None
+]  # of the placebo's runs, with a seed of draws
 KINDS = ("tokens", "documents", "epochs", "minutes")
 PER_PARAMETER = 20  # tokens; Hoffmann et al. 2022, table 3
 MOST_EPOCHS = 4.0  # Muennighoff et al. 2023
@@ -97,6 +102,53 @@ def size_of(shards: Path, training: Training) -> Size:
 
 
 @dataclass(frozen=True)
+class Pace(Message):
+    """A model as it is trained here."""
+
+    model: str
+    parameters: int
+    tokens_per_second: float
+    flops_per_second: float
+
+
+@dataclass(frozen=True)
+class Choice(Pace):
+    """The model that is chosen. timed: all that were; eval_bytes: of each evaluation text as many
+    as can be scored in a fifth of a run."""
+
+    timed: tuple[Pace, ...]
+    eval_bytes: int
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """What a pilot took, and the difference that its experiment could detect."""
+
+    steps: int
+    seconds: float
+    tokens_per_second: float
+    detectable: float | None
+
+
+@dataclass(frozen=True)
+class Plan(Message):
+    """What minutes are used for: a choice, the `tokens` of a run, and the pilot that they are
+    from."""
+
+    minutes: float
+    model: str
+    parameters: int
+    tokens_per_second: float
+    flops_per_second: float
+    timed: tuple[Pace, ...]
+    eval_bytes: int
+    tokens: int
+    tokens_per_parameter: float
+    limited_by: str
+    pilot: Pilot
+
+
+@dataclass(frozen=True)
 class Request:
     """What minutes are for. sizes: of the corpora, the first one first; begun: when the command
     did, by the monotonic clock."""
@@ -144,12 +196,12 @@ class Request:
         whole = 60 * self.minutes
         return max(whole / 2, whole - (time.monotonic() - self.begun))
 
-    def kept(self, name: str, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    def kept(self, name: str, kind: type[M], make: Callable[[], M]) -> M:
         """What OUT/pilot/NAME has from before of the same request, or what `make` gives: the same
         command goes on with the same choice, whatever the machine does meanwhile."""
         path = self.out / "pilot" / name
         training = self.training
-        key: dict[str, Any] = {
+        key = {
             "chosen": self.chosen.model_dump(mode="json"),
             "changes": training.changes,
             "settings": training.settings,
@@ -158,61 +210,59 @@ class Request:
             "workers": self.place.workers,
         }
         try:
-            stored: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            stored = json.loads(path.read_text(encoding="utf-8"))
             if stored["for"] == json.loads(json.dumps(key)):
-                return dict(stored["is"])
+                return kind.from_json(json.dumps(stored["is"]))
         except (OSError, ValueError, KeyError):
             pass
         value = make()
-        write_text(path, json.dumps({"is": value, "for": key}, indent=1) + "\n")
+        write_text(path, json.dumps({"is": asdict(value), "for": key}, indent=1) + "\n")
         return value
 
 
-def choose_model(request: Request) -> dict[str, Any]:
-    """{model, parameters, tokens_per_second, timed, eval_bytes}: of each evaluation text as many
-    bytes as can be scored in a fifth of a run."""
-    choice = request.kept("model.json", lambda: _choice(request))
+def choose_model(request: Request) -> Choice:
+    """The model whose runs fit into the minutes."""
+    choice = request.kept("model.json", Choice, lambda: _choice(request))
     say(
-        f"{choice['model']}: {choice['parameters']:,} parameters,"
-        f" {choice['tokens_per_second']:,.0f} tokens/s here; {choice['eval_bytes']:,} bytes of each"
+        f"{choice.model}: {choice.parameters:,} parameters,"
+        f" {choice.tokens_per_second:,.0f} tokens/s here; {choice.eval_bytes:,} bytes of each"
         " evaluation text",
         request.place.quiet,
     )
     return choice
 
 
-def _choice(request: Request) -> dict[str, Any]:
+def _choice(request: Request) -> Choice:
     seconds = request.seconds() * (1 - PILOT) * SPARE / request.rounds
     shards = request.shards[request.first]
-    choice = _choose(shards, request.chosen, request.training, seconds * (1 - SCORING))
+    best, timed = _choose(shards, request.chosen, request.training, seconds * (1 - SCORING))
     size, texts = request.sizes[request.first], max(1, len(request.training.texts))
     passes = request.chosen.points + 1
-    tokens = seconds * SCORING / passes * choice["tokens_per_second"] * SCORED_FASTER
+    tokens = seconds * SCORING / passes * best.tokens_per_second * SCORED_FASTER
     most = int(tokens * size.bytes / max(1, size.tokens) / texts)
     least = DOCUMENTS * LEAST_EXCERPT
-    return {**choice, "eval_bytes": min(request.chosen.eval_bytes, max(least, most))}
+    size_of_texts = min(request.chosen.eval_bytes, max(least, most))
+    return Choice(**vars(best), timed=tuple(timed), eval_bytes=size_of_texts)
 
 
-def run_pilot(request: Request, choice: dict[str, Any]) -> dict[str, Any]:
-    """The choice with the `tokens` of a run, and what could be detected."""
-    plan = request.kept("plan.json", lambda: _pilot(request, choice))
-    detectable = plan["pilot"]["detectable"]
+def run_pilot(request: Request, choice: Choice, detectable_by: Detectable) -> Plan:
+    """The choice with the `tokens` of a run, and the difference that could be detected."""
+    plan = request.kept("plan.json", Plan, lambda: _pilot(request, choice, detectable_by))
+    detectable = plan.pilot.detectable
     shown = "" if detectable is None else f"; it could detect {detectable:.4f} bits a byte"
     say(
-        f"a run reads {counted(plan['tokens'], 'token')},"
-        f" {plan['tokens_per_parameter']:.2g} a parameter{shown} (80 % power at 5 %)",
+        f"a run reads {counted(plan.tokens, 'token')},"
+        f" {plan.tokens_per_parameter:.2g} a parameter{shown} (80 % power at 5 %)",
         request.place.quiet,
     )
     return plan
 
 
-def _pilot(request: Request, choice: dict[str, Any]) -> dict[str, Any]:
-    from curate.experiment.figures import Rows
-
+def _pilot(request: Request, choice: Choice, detectable_by: Detectable) -> Plan:
     chosen, first, step = request.chosen, request.first, request.training.step
-    training = replace(request.training, model=choice["model"])
+    training = replace(request.training, model=choice.model)
     of_run = request.seconds() * PILOT * SPARE / request.pilot_rounds
-    steps = int(of_run * choice["tokens_per_second"] / step)
+    steps = int(of_run * choice.tokens_per_second / step)
     steps = max(LEAST_STEPS, min(steps, int(request.most_tokens / step)))
     tasks: list[Task] = []
     for seed in range(chosen.seed, chosen.seed + chosen.seeds):
@@ -223,51 +273,48 @@ def _pilot(request: Request, choice: dict[str, Any]) -> dict[str, Any]:
             tasks.append(task)
     make_runs(tasks, request.place, "pilot")
     # A run's time is that of its steps, and of scoring the texts some times more than the pilot's.
-    figures = [done["seconds"] for task in tasks if (done := done_of(task)) is not None]
+    figures = [done.seconds for task in tasks if (done := done_of(task)) is not None]
     scoring = median(figure["scoring"] for figure in figures)
     stepping = max(median(figure["training"] for figure in figures) - scoring, 1e-9)
     pace = steps * step / stepping
     seconds = request.seconds() * SPARE / request.rounds - (chosen.points + 1) * scoring
     tokens = int(max(LEAST_STEPS * step, min(request.most_tokens, seconds * pace)))
-    rows = Rows(tasks, chosen.seed)
-    return {
-        "minutes": request.minutes,
-        **choice,
-        "tokens": tokens,
-        "tokens_per_parameter": tokens / choice["parameters"],
-        "limited_by": "four epochs" if request.most_tokens <= seconds * pace else "time",
-        "pilot": {
-            "steps": steps,
-            "seconds": sum(sum(figure.values()) for figure in figures),
-            "tokens_per_second": pace,
-            "detectable": rows.difference(PLACEBO).detectable(),
-        },
-    }
+    return Plan(
+        request.minutes,
+        **vars(choice),
+        tokens=tokens,
+        tokens_per_parameter=tokens / choice.parameters,
+        limited_by="four epochs" if request.most_tokens <= seconds * pace else "time",
+        pilot=Pilot(
+            steps,
+            sum(sum(figure.values()) for figure in figures),
+            pace,
+            detectable_by(tasks, chosen.seed),
+        ),
+    )
 
 
-def _choose(shards: Path, chosen: Ablate, training: Training, seconds: float) -> dict[str, Any]:
-    """The largest preset of this project whose 20 tokens a parameter fit into these seconds, or the
-    smallest one; of a model that is given, its pace."""
+def _choose(
+    shards: Path, chosen: Ablate, training: Training, seconds: float
+) -> tuple[Pace, list[Pace]]:
+    """(the largest preset of this project whose 20 tokens a parameter fit into these seconds, or
+    the smallest one; all that were timed); of a model that is given, its pace."""
     from train.model.presets import OWN
 
     names = [chosen.model] if chosen.model else list(OWN)
-    timed: list[dict[str, Any]] = []
+    timed: list[Pace] = []
     for name in names:
         if timed:
             # A larger model takes more operations a token, and more tokens.
-            last = timed[-1]
             parameters, flops = cost(shards, name, training)
-            pace = last["flops_per_second"] / flops
+            pace = timed[-1].flops_per_second / flops
             if PER_PARAMETER * parameters > TOO_SLOW * seconds * pace:
                 break
         timed.append(_timed(shards, name, training))
     fitting = [
-        row
-        for row in timed
-        if PER_PARAMETER * row["parameters"] <= seconds * row["tokens_per_second"]
+        row for row in timed if PER_PARAMETER * row.parameters <= seconds * row.tokens_per_second
     ]
-    best = (fitting or timed[:1])[-1]
-    return {**best, "timed": timed}
+    return (fitting or timed[:1])[-1], timed
 
 
 def cost(shards: Path, name: str, training: Training) -> tuple[int, float]:
@@ -289,7 +336,7 @@ def _settings(training: Training, steps: int) -> Any:
     return from_dict(TrainConfig, unflat_but_texts(settings, unflat), "pretrain")
 
 
-def _timed(shards: Path, name: str, training: Training) -> dict[str, Any]:
+def _timed(shards: Path, name: str, training: Training) -> Pace:
     """The pace of a few steps, after the first."""
     import tempfile
 
@@ -314,9 +361,4 @@ def _timed(shards: Path, name: str, training: Training) -> dict[str, Any]:
     seconds = sum(line["seconds"] for line in later)
     read = sum(line["seconds"] * line["tokens_per_second"] for line in later)
     pace = read / max(seconds, 1e-9)
-    return {
-        "model": name,
-        "parameters": parameters,
-        "tokens_per_second": pace,
-        "flops_per_second": pace * flops,
-    }
+    return Pace(name, parameters, pace, pace * flops)

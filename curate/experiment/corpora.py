@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from curate.formats.read_settings import ReadSettings
 from curate.products.eval_texts import are_shards
 from curate.products.pretraining import NAMES
 from curate.run.outcome import Options
+from curate.steps.contracts import setting_names
 from curate.steps.recipe import Change, SettingNames, compose, load
 from curate.steps.registry import step_class
 from curate.steps.shipped import names as shipped_names
@@ -124,12 +126,12 @@ def read_sets(sets: Iterable[str], corpora: Sequence[Corpus]) -> Sets:
     recipes: dict[str, list[Change]] = {corpus.name: [] for corpus in corpora}
     steps: dict[str, dict[str, SettingNames]] = {
         corpus.name: {"read": lambda: ReadSettings.model_fields}
-        | {step.label: step.setting_names for step in load(corpus.recipe).steps}
+        | {step.label: partial(setting_names, type(step)) for step in load(corpus.recipe).steps}
         for corpus in corpora
         if corpus.recipe is not None
     }
     known: dict[str, SettingNames] = {"read": lambda: ReadSettings.model_fields}
-    known |= {s: step_class(s).setting_names for s in OWN} | NAMES
+    known |= {s: partial(setting_names, step_class(s)) for s in OWN} | NAMES
     for labels in steps.values():
         known = labels | known
     for change in map(Change.of, sets):
@@ -178,9 +180,12 @@ def check_inputs(corpora: Sequence[Corpus], sets: Sets) -> None:
         read = sets.read
         if corpus.recipe is not None:
             read = load(corpus.recipe, sets.recipes[corpus.name]).read
-        skipped = read.skip_unreadable or None
-        how: dict[str, Any] = {"columns": read.named, "choice": read.choice}
-        find_files(corpus.inputs, skip_unreadable=skipped, **how)
+        find_files(
+            corpus.inputs,
+            skip_unreadable=read.skip_unreadable or None,
+            columns=read.named,
+            choice=read.choice,
+        )
 
 
 def distinct(corpora: Sequence[Corpus]) -> list[Corpus]:

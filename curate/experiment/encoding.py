@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from curate.api.outcome import carry_out
 from curate.experiment.corpora import Corpus, Sets, distinct
@@ -132,13 +131,13 @@ def encode_corpus(
     corpus: Corpus, tokenizer: Path, sets: Sets, folder: Path, order: int, options: Options
 ) -> Path:
     """The folder of a corpus' token shards. order: the seed of its documents' order."""
-    values: dict[str, Any] = {"tokenizer": str(tokenizer)}
+    values: dict[str, str | int] = {"tokenizer": str(tokenizer)}
     if sets.values("shards", corpus.name).get("packing", "input") == "input":
         values["shuffle"] = order
     carry_out(_recipe(corpus, sets, values), list(corpus.inputs), folder, options)
     return folder
 
 
-def _recipe(corpus: Corpus, sets: Sets, values: dict[str, Any]) -> Recipe:
+def _recipe(corpus: Corpus, sets: Sets, values: dict[str, str | int]) -> Recipe:
     changes = (change for change in sets.of("shards", corpus.name) if change.key != "tokenizer")
     return compose("shards", [("shards", values)], (*changes, *sets.of("read")))

@@ -22,7 +22,7 @@ import xxhash
 from curate.corpus.direct_input import DirectInput
 from curate.experiment.corpora import Corpus
 from curate.formats.read_settings import ReadSettings
-from curate.formats.subset import plan_reading
+from curate.formats.reading import plan_reading
 from curate.products.eval_texts import are_shards
 from llmcurate.base.disk.files import text_digest, write_text
 from llmcurate.base.disk.units import counted
@@ -33,6 +33,29 @@ DOCUMENTS = 50  # of a text that few bytes are shared by: Student's quantile is 
 LEAST_EXCERPT = 200  # bytes of each
 COLUMNS = ("id", "source", "lang", "text")
 _FILE = "overlap.json"
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """Documents of a text that share a 13-gram with a corpus, those that are left out for it, and
+    the mean share of 13-grams."""
+
+    documents: int
+    left_out: int
+    share: float
+
+
+@dataclass(frozen=True)
+class Fact:
+    """What is said of an evaluation text. overlap: by corpus; None where there are no words to
+    compare."""
+
+    path: str
+    available: int
+    available_bytes: int
+    drawn: int
+    left_out: int
+    overlap: dict[str, Overlap] | None
 
 
 @dataclass(frozen=True)
@@ -179,7 +202,7 @@ def encode_apart(
     shares: dict[str, dict[str, list[float]]],
     most_overlap: float,
     tokenizers: Mapping[Path, Path],
-) -> dict[str, Any]:
+) -> Fact:
     """Encodes the documents that no corpus holds; what is to be said of the text. tokenizers: by
     the folder that its shards go into. UsageError where fewer than two are left."""
     from tokenize_kit.shards.writer import encode_shards
@@ -197,18 +220,10 @@ def encode_apart(
     names = [c for c in COLUMNS if chosen[c].null_count < len(chosen)]
     for folder, tokenizer in tokenizers.items():
         encode_shards(chosen.select(names).to_batches(), tokenizer, folder)
-    return {
-        "path": text.path,
-        "available": text.available,
-        "available_bytes": text.available_bytes,
-        "drawn": len(apart),
-        "left_out": len(apart) - int(apart.sum()),
-        "overlap": {
-            corpus: {
-                "documents": int((of > 0).sum()),
-                "left_out": int((of > most_overlap).sum()),
-                "share": float(of.mean()),
-            }
-            for corpus, of in by_corpus.items()
-        },
+    overlap = {
+        corpus: Overlap(int((of > 0).sum()), int((of > most_overlap).sum()), float(of.mean()))
+        for corpus, of in by_corpus.items()
     }
+    left_out = len(apart) - int(apart.sum())
+    available = (text.available, text.available_bytes)
+    return Fact(text.path, *available, len(apart), left_out, overlap)

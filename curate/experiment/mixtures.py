@@ -11,8 +11,9 @@ OUT/  tokenizer/  shards/NAME/   of sources that are documents, as of `llmcurate
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,17 +24,20 @@ from curate.engines.base import Task
 from curate.experiment.ablate import COMMON
 from curate.experiment.corpora import Corpus, Sets, read_sets
 from curate.experiment.encoding import ORDER, choose_tokenizers, encode_corpus, make_tokenizers
-from curate.experiment.evaluation import EvalText, draw_text, encode_apart, find_overlap
-from curate.experiment.figures import Rows
-from curate.experiment.runs import Place, Training, done_of, folder_of, make_runs
+from curate.experiment.evaluation import EvalText, Fact, draw_text, encode_apart, find_overlap
+from curate.experiment.figures import Cost, Gap, Rows
+from curate.experiment.runs import Machine, Place, Training, folder_of, machines_of, make_runs
 from curate.formats.read_settings import ReadSettings
+from curate.inspect.results import OPTIONAL, Findings
 from curate.products.eval_texts import are_shards, check_names
 from curate.run.outcome import Options
 from llmcurate.base.disk.files import file_digest, make_folder, text_digest, write_text
 from llmcurate.base.disk.sealed_json import read_json
-from llmcurate.base.disk.units import counted
+from llmcurate.base.disk.units import counted, format_percent, format_short
 from llmcurate.base.errors import UsageError
+from llmcurate.base.pages import templates
 from llmcurate.base.terminal.progress import say
+from llmcurate.base.terminal.tables import table
 from train.evaluate.mixtures import (
     WHOLE,
     HeldOut,
@@ -60,23 +64,247 @@ class Source:
 
     name: str
     input: str
-    shards: Path
+    shards: str
     tokens: int
     documents: int
     fingerprint: str
 
-    def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "shards": str(self.shards)}
+
+@dataclass(frozen=True)
+class Tokenizer:
+    """The tokenizer of all sources; origin: the sentence that says where it is from."""
+
+    origin: str
+    file: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Error:
+    """A regression on mixtures that it was not fitted to. predicts: whether its ranks are beyond
+    chance."""
+
+    rmse: float
+    rank_correlation: float
+    interval: list[float]
+    predicts: bool
+
+    @classmethod
+    def of(cls, error: HeldOut) -> Error:
+        """As JSON has it."""
+        return cls(error.rmse, error.correlation, list(error.interval), error.predicts)
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Shares and epochs by source in the real run, and the target's bits a byte, predicted with
+    their interval, and measured where it was trained; intervals: of the optimum's shares."""
+
+    shares: dict[str, float]
+    epochs: dict[str, float]
+    predicted: float
+    interval: list[float]
+    measured: float | None = field(default=None, metadata=OPTIONAL)
+    intervals: dict[str, list[float]] | None = field(default=None, metadata=OPTIONAL)
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    """The optimum beside the natural mixture, in bits a byte, both trained from these seeds."""
+
+    seeds: list[int]
+    natural: float
+    optimum: float
+    difference: Gap
+
+
+@dataclass(frozen=True)
+class Point:
+    """A mixture that was trained, and what each regression predicts of it without its run.
+    earlier: in another search."""
+
+    shares: dict[str, float]
+    bits_per_byte: float
+    texts: dict[str, float]
+    predicted: dict[str, float]
+    run: str
+    earlier: bool
+
+
+HEAD = ("", "predicted", "interval", "measured")
+SOURCE_HEAD = ("source", "tokens", "natural", "optimum", "interval", "epochs", "best sampled")
+REGRESSION_HEAD = ("held-out error", "RMSE", "rank correlation", "interval")
+
+
+@dataclass(frozen=True)
+class MixtureSearch(Findings):
+    """All figures of a search. encoded: whether the sources were encoded for it; regression: the
+    one that chose the optimum; texts: errors of the regressions on each text alone."""
+
+    NAME = "mixtures"
+    sources: list[Source]
+    seed: int
+    tokens: int
+    total: float
+    max_epochs: float
+    out: str
+    encoded: bool
+    tokenizer: Tokenizer
+    model: str
+    changes: dict[str, Any]
+    train: dict[str, Any]
+    eval: dict[str, Fact]
+    eval_weights: dict[str, float] | None
+    regressions: dict[str, Error]
+    regression: str
+    texts: dict[str, dict[str, Error]]
+    mixtures: dict[str, Mixture]
+    confirmed: Confirmed | None
+    points: list[Point]
+    cost: Cost
+    machines: list[Machine]
+
+    def _source_rows(self) -> list[list[str]]:
+        """Each source: its tokens, shares and epochs."""
+        optimum, intervals = self.mixtures["optimum"], self.mixtures["optimum"].intervals or {}
+        return [
+            [
+                source.name,
+                format_short(source.tokens),
+                format_percent(self.mixtures["natural"].shares[source.name], 2),
+                format_percent(optimum.shares[source.name], 2),
+                " to ".join(map(format_percent, intervals[source.name])),
+                f"{optimum.epochs[source.name]:.2f}",
+                format_percent(self.mixtures["best sampled"].shares[source.name], 2),
+            ]
+            for source in self.sources
+        ]
+
+    def _mixture_rows(self) -> list[list[str]]:
+        """Each mixture: the target's bits a byte that are predicted and were measured."""
+        return [
+            [
+                name,
+                f"{mixture.predicted:.4f}",
+                " to ".join(f"{end:.4f}" for end in mixture.interval),
+                "" if mixture.measured is None else f"{mixture.measured:.4f}",
+            ]
+            for name, mixture in self.mixtures.items()
+        ]
+
+    def _regression_rows(self) -> list[list[str]]:
+        """Each regression: its error on mixtures that it was not fitted to."""
+        return [
+            [
+                name,
+                f"{error.rmse:.4f}",
+                f"{error.rank_correlation:.3f}",
+                " to ".join(f"{end:.3f}" for end in error.interval),
+            ]
+            for name, error in self.regressions.items()
+        ]
+
+    def verdicts(self) -> list[str]:
+        """Whether the regression may be believed, and what the confirmation says."""
+        chosen = self.regression
+        lines = []
+        if not any(error.predicts for error in self.regressions.values()):
+            lines.append(
+                "neither regression ranks mixtures beyond chance: the interval of its rank"
+                " correlation reaches 0; train more runs, or longer ones, before you believe an"
+                " optimum"
+            )
+        elif not self.regressions[chosen].predicts:
+            lines.append(
+                f"{chosen} does not rank mixtures beyond chance; the other regression does"
+            )
+        else:
+            lines.append(f"the optimum is predicted by the regression {chosen}")
+        if self.confirmed is not None:
+            said = {None: "; one seed says nothing of chance", 0: ", which is not beyond chance"}
+            difference = self.confirmed.difference
+            lines.append(
+                f"trained from {counted(len(self.confirmed.seeds), 'seed')}: optimum"
+                f" {self.confirmed.optimum:.4f}, natural {self.confirmed.natural:.4f} bits a byte,"
+                f" difference {difference.text()}{said.get(difference.sign, '')}"
+            )
+        return lines
+
+    def about(self) -> list[str]:
+        """What all runs have in common, and what they cost, in lines."""
+        train, earlier = self.train, sum(point.earlier for point in self.points)
+        count = counted(len(self.points), "mixture")
+        return [
+            f"{count}{f' ({earlier} of earlier runs)' if earlier else ''}, seed {self.seed},"
+            f" {counted(self.tokens, 'token')} each; model {self.model},"
+            f" {counted(train['rows'], 'row')} of {train['context']}, learning rate"
+            f" {train['lr']:g}",
+            f"for a run of {counted(round(self.total), 'token')}, at most"
+            f" {self.max_epochs:g} epochs of a source",
+            f"tokenizer: {self.tokenizer.origin}",
+            f"cost: {self.cost}",
+            *(f"machine: {machine}" for machine in self.machines),
+        ]
+
+    def commands(self) -> list[str]:
+        """Command lines that take the optimum up."""
+        shares = self.mixtures["optimum"].shares
+        weights = ",".join(f"{name}={100 * share:.2f}" for name, share in shares.items())
+        run = f"llmcurate run {self.out}/mixture.yaml -o model --set pretrain.steps=N"
+        if not self.encoded:
+            return [f"--weights {weights}", run]
+        inputs = " ".join(f"{s.name}={shlex.quote(s.input)}" for s in self.sources)
+        mix = (
+            f"llmcurate mix {inputs} --weights {weights} --total {self.total:.0f} --max-epochs"
+            f" {self.max_epochs:g} --tokenizer {shlex.quote(self.tokenizer.file)} -o mixed"
+        )
+        return [mix, run]
+
+    def text(self) -> str:
+        parts = [
+            *self.about(),
+            "",
+            *table(REGRESSION_HEAD, self._regression_rows()),
+            "",
+            *table(SOURCE_HEAD, self._source_rows()),
+            "",
+            *table(("bits a byte", *HEAD[1:]), self._mixture_rows()),
+            "",
+            *self.verdicts(),
+            *self.commands(),
+        ]
+        return "\n".join(parts)
+
+    def page(self) -> str:
+        names = [source.name for source in self.sources]
+        optimum, natural = (self.mixtures[name].shares for name in ("optimum", "natural"))
+        return templates.render(
+            "evaluate/mixtures.html",
+            figures=self,
+            names=names,
+            about=self.about(),
+            verdicts=self.verdicts(),
+            commands=self.commands(),
+            source_head=SOURCE_HEAD,
+            sources=self._source_rows(),
+            head=("mixture", *HEAD[1:]),
+            mixtures=self._mixture_rows(),
+            regression_head=("regression", *REGRESSION_HEAD[1:]),
+            regressions=self._regression_rows(),
+            shares=[(name, [optimum[name], natural[name]]) for name in names],
+            points=sorted(self.points, key=lambda point: point.bits_per_byte),
+            percent=format_percent,
+        )
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """sets: of --set; tokenizer: what is said of it; facts: of evaluation texts."""
+    """sets: of --set; facts: of evaluation texts."""
 
     sources: list[Source]
     sets: Sets
-    tokenizer: dict[str, Any]
-    facts: dict[str, dict[str, Any]]
+    tokenizer: Tokenizer
+    facts: dict[str, Fact]
     encoded: bool  # from documents, here
 
 
@@ -128,7 +356,7 @@ def prepare(
     facts = _encode_texts(
         drawn, corpora, folders, tokenizer, out, chosen, place.quiet, changes.read
     )
-    described = {"origin": origin, "file": str(tokenizer), "sha256": file_digest(tokenizer)}
+    described = Tokenizer(origin, str(tokenizer), file_digest(tokenizer))
     return Prepared(sources, changes, described, facts, not ready)
 
 
@@ -149,7 +377,7 @@ def _source(name: str, path: str, folder: Path) -> Source:
     tokens = int(shards.length.sum())
     if not tokens:
         raise UsageError(f"mix search: {name}: {folder} holds no tokens")
-    return Source(name, path, folder, tokens, shards.documents, shards.fingerprint)
+    return Source(name, path, str(folder), tokens, shards.documents, shards.fingerprint)
 
 
 def _tokenizer_of(folders: Mapping[str, Path]) -> Path:
@@ -181,7 +409,7 @@ def _encode_texts(
     chosen: MixSearch,
     quiet: bool,
     read: ReadSettings,
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Fact]:
     """Encodes the documents that no source holds. Shards have no words to compare."""
     if corpora:
         say("comparing evaluation texts with the sources by 13-grams", quiet)
@@ -197,8 +425,7 @@ def _encode_texts(
         for text in drawn
     }
     if not corpora:
-        for fact in facts.values():
-            fact["overlap"] = None
+        return {name: replace(fact, overlap=None) for name, fact in facts.items()}
     return facts
 
 
@@ -213,7 +440,7 @@ def search_mixture(
     chosen: MixSearch,
     sets: Sequence[str],
     place: Place,
-) -> dict[str, Any]:
+) -> MixtureSearch:
     """The figures of the search; runs that are there are not made again. weights: of the texts, by
     their bytes where there are none. Raises UsageError before anything is trained, LlmcurateError
     and RunFailed."""
@@ -297,7 +524,7 @@ class _Search:
         taken = [(source, count) for source, count in named if count]
         shares = {source.name: count for source, count in taken}
         sources = [
-            {"name": source.name, "shards": str(source.shards), "weight": float(count)}
+            {"name": source.name, "shards": source.shards, "weight": float(count)}
             for source, count in taken
         ]
         steps = max(1, round(self.chosen.tokens / self.training.step))
@@ -359,7 +586,7 @@ class _Search:
         make_runs(tasks, self.place, title)
         return Rows(tasks, self.chosen.seed)
 
-    def figures(self) -> dict[str, Any]:
+    def figures(self) -> MixtureSearch:
         """All that is reported."""
         points, chosen = self.points(), self.chosen
         earlier = sum(point.earlier for point in points)
@@ -386,48 +613,54 @@ class _Search:
         fitted = optimum(
             regressions[best], shares, bits, target.weights, simulated, others, chosen.seed
         )
-        mixtures = {
-            "optimum": self._mixture(fitted.shares, fitted, 0),
-            "natural": {**self._mixture(self.natural, fitted, 1), "measured": float(scores[0])},
-            "best sampled": {
-                **self._mixture(shares[lowest], fitted, 2),
-                "measured": float(scores[lowest]),
-            },
-        }
         low, high = np.quantile(fitted.drawn, [0.025, 0.975], axis=0)
-        mixtures["optimum"]["intervals"] = {
-            source.name: [float(low[k]), float(high[k])] for k, source in enumerate(self.sources)
+        ends = zip(self.sources, low.tolist(), high.tolist(), strict=True)
+        intervals = {source.name: [least, most] for source, least, most in ends}
+        natural, sampled = (
+            replace(self._mixture(of, fitted, nth), measured=float(scores[row]))
+            for nth, (of, row) in enumerate(((self.natural, 0), (shares[lowest], lowest)), 1)
+        )
+        mixtures = {
+            "optimum": replace(self._mixture(fitted.shares, fitted, 0), intervals=intervals),
+            "natural": natural,
+            "best sampled": sampled,
         }
-        confirmed, tasks = self._confirm(fitted.shares, target), [p.task for p in points]
+        confirmed, confirming = self._confirm(fitted.shares, target)
         texts = {
             name: {
-                r.name: _error(held_out(r, shares, bits, weights, chosen.seed)) for r in regressions
+                r.name: Error.of(held_out(r, shares, bits, weights, chosen.seed))
+                for r in regressions
             }
             for name, weights in target.by_text.items()
         }
         self._write_recipe(fitted.shares)
-        return {
-            "sources": [source.to_json() for source in self.sources],
-            "seed": chosen.seed,
-            "tokens": chosen.tokens,
-            "total": chosen.total,
-            "max_epochs": chosen.max_epochs,
-            "out": str(self.out),
-            "encoded": self.prepared.encoded,
-            "tokenizer": self.prepared.tokenizer,
-            "model": self.training.model,
-            "changes": self.training.changes,
-            "train": self.training.settings,
-            "eval": self.prepared.facts,
-            "eval_weights": self.weights or None,
-            "regressions": {r.name: _error(e) for r, e in zip(regressions, errors, strict=True)},
-            "regression": regressions[best].name,
-            "texts": texts,
-            "mixtures": mixtures,
-            "confirmed": confirmed and confirmed.figures,
-            "points": self._tried(points, shares, bits, target, regressions, errors),
-            **_cost(tasks + (confirmed.tasks if confirmed else [])),
-        }
+        tasks = [*(point.task for point in points), *confirming]
+        return MixtureSearch(
+            self.sources,
+            chosen.seed,
+            chosen.tokens,
+            chosen.total,
+            chosen.max_epochs,
+            str(self.out),
+            self.prepared.encoded,
+            self.prepared.tokenizer,
+            self.training.model,
+            self.training.changes,
+            self.training.settings,
+            self.prepared.facts,
+            self.weights or None,
+            {r.name: Error.of(e) for r, e in zip(regressions, errors, strict=True)},
+            regressions[best].name,
+            texts,
+            mixtures,
+            confirmed,
+            self._tried(points, shares, bits, target, regressions, errors),
+            _cost(tasks),
+            machines_of(tasks),
+        )
+
+    def _by_source(self, shares: np.ndarray) -> dict[str, float]:
+        return {s.name: float(v) for s, v in zip(self.sources, shares, strict=True)}
 
     def _tried(
         self,
@@ -437,45 +670,40 @@ class _Search:
         target: Target,
         regressions: Sequence[Regression],
         errors: Sequence[HeldOut],
-    ) -> list[dict[str, Any]]:
+    ) -> list[Point]:
         """What was measured of each mixture, and what regressions predict of it without its run."""
         return [
-            {
-                "shares": {s.name: float(v) for s, v in zip(self.sources, row, strict=True)},
-                "bits_per_byte": float(of_run @ target.weights),
-                "texts": {name: float(of_run @ w) for name, w in target.by_text.items()},
-                "predicted": {
+            Point(
+                self._by_source(row),
+                float(of_run @ target.weights),
+                {name: float(of_run @ w) for name, w in target.by_text.items()},
+                {
                     regression.name: float(error.predictions[number])
                     for regression, error in zip(regressions, errors, strict=True)
                 },
-                "run": point.task["name"],
-                "earlier": point.earlier,
-            }
+                point.task["name"],
+                point.earlier,
+            )
             for number, (point, row, of_run) in enumerate(zip(points, shares, bits, strict=True))
         ]
 
-    def _mixture(self, shares: np.ndarray, fitted: Optimum, number: int) -> dict[str, Any]:
+    def _mixture(self, shares: np.ndarray, fitted: Optimum, number: int) -> Mixture:
         """Its shares and epochs in the real run, and what is predicted of it."""
-        low, high = np.quantile(fitted.resampled[:, number], [0.025, 0.975])
-        epochs = {
-            source.name: float(share * self.chosen.total / source.tokens)
-            for source, share in zip(self.sources, shares, strict=True)
-        }
-        return {
-            "shares": {s.name: float(v) for s, v in zip(self.sources, shares, strict=True)},
-            "epochs": epochs,
-            "predicted": float(fitted.predicted[number]),
-            "interval": [float(low), float(high)],
-        }
+        interval = np.quantile(fitted.resampled[:, number], [0.025, 0.975]).tolist()
+        tokens = np.array([source.tokens for source in self.sources])
+        epochs = self._by_source(shares * self.chosen.total / tokens)
+        predicted = float(fitted.predicted[number])
+        return Mixture(self._by_source(shares), epochs, predicted, interval)
 
-    def _confirm(self, shares: np.ndarray, target: Target) -> Confirmed | None:
-        """The optimum beside the natural mixture, both trained from seeds that are no run's."""
+    def _confirm(self, shares: np.ndarray, target: Target) -> tuple[Confirmed | None, list[Task]]:
+        """The optimum beside the natural mixture, both trained from seeds that are no run's; the
+        runs."""
         if not self.chosen.confirm:
-            return None
+            return None, []
         whole = whole_shares(self.natural), whole_shares(shares)
         if (whole[0] == whole[1]).all():
             say("the optimum is the natural mixture: nothing to confirm", self.place.quiet)
-            return None
+            return None, []
         first = self.chosen.seed + 1
         seeds = range(first, first + self.chosen.confirm)
         points = [
@@ -493,32 +721,20 @@ class _Search:
             seed=self.chosen.seed,
         )
         total = float((rows.scored.sizes * target.scale).sum()) * np.log(2)
-        figures = {
-            "seeds": list(seeds),
-            "natural": float(base.sum(axis=1).mean() / total),
-            "optimum": float(other.sum(axis=1).mean() / total),
-            "difference": difference.to_json(),
-        }
-        return Confirmed(figures, [point.task for point in points])
+        natural, optimum = (float(of.sum(axis=1).mean() / total) for of in (base, other))
+        confirmed = Confirmed(list(seeds), natural, optimum, Gap.of(difference))
+        return confirmed, [point.task for point in points]
 
     def _write_recipe(self, shares: np.ndarray) -> None:
         whole = whole_shares(shares)
         sources = [
-            {"name": source.name, "shards": str(source.shards), "weight": int(count)}
+            {"name": source.name, "shards": source.shards, "weight": int(count)}
             for source, count in zip(self.sources, whole, strict=True)
             if count
         ]
         settings = {"max_epochs": self.chosen.max_epochs, "sources": sources}
         recipe = {"name": "mixture", "steps": [{"pretrain": settings}]}
         write_text(self.out / "mixture.yaml", yaml.safe_dump(recipe, sort_keys=False))
-
-
-@dataclass(frozen=True)
-class Confirmed:
-    """figures: as they are reported; tasks: their runs."""
-
-    figures: dict[str, Any]
-    tasks: list[Task]
 
 
 @dataclass(frozen=True)
@@ -556,25 +772,12 @@ class Target:
         return bits
 
 
-def _error(error: HeldOut) -> dict[str, Any]:
-    return {
-        "rmse": error.rmse,
-        "rank_correlation": error.correlation,
-        "interval": list(error.interval),
-        "predicts": error.predicts,
-    }
-
-
-def _cost(tasks: Sequence[Task]) -> dict[str, Any]:
-    """What all runs took, and the classes of machines that made them."""
+def _cost(tasks: Sequence[Task]) -> Cost:
+    """What all runs took."""
     summaries = [read_json(folder_of(task) / "train.json") for task in tasks]
-    machines = [(done_of(task) or {}).get("machine") for task in tasks]
-    return {
-        "cost": {
-            "runs": len(tasks),
-            "seconds": sum(summary["timing"]["seconds"] for summary in summaries),
-            "tokens": sum(summary["tokens"] for summary in summaries),
-            "flops": sum(s["tokens"] * s["flops_per_token"] for s in summaries),
-        },
-        "machines": [m for nth, m in enumerate(machines) if m and m not in machines[:nth]],
-    }
+    return Cost(
+        len(tasks),
+        sum(summary["timing"]["seconds"] for summary in summaries),
+        sum(summary["tokens"] for summary in summaries),
+        sum(s["tokens"] * s["flops_per_token"] for s in summaries),
+    )

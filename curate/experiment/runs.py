@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,8 @@ from curate.engines.choose import open_engine
 from curate.run.worker_deaths import retry_once
 from llmcurate.base.disk.files import file_digest, write_text
 from llmcurate.base.disk.process import cores, host
-from llmcurate.base.disk.units import counted
+from llmcurate.base.disk.units import counted, format_bytes
+from llmcurate.base.messages import Message
 from llmcurate.base.terminal.progress import Progress
 
 DONE = "done.json"  # of a run: what it was, on which machine, and how long it took
@@ -76,14 +77,56 @@ class Place:
         return max(1, cores() // threads) if pick_device(device).type == "cpu" else 1
 
 
+@dataclass(frozen=True)
+class Machine:
+    """The class of the machine that a run is made on; nothing that names it."""
+
+    system: str
+    machine: str
+    processor: str
+    cores: int
+    memory: int
+    device: str
+    gpu: str | None
+    threads: int
+    torch: str
+
+    @classmethod
+    def here(cls, device: str, threads: int) -> Machine:
+        """This one."""
+        import torch
+
+        from train.device import pick_device
+
+        place = pick_device(device)
+        gpu = torch.cuda.get_device_name(place) if place.type == "cuda" else None
+        return cls(**host(), device=place.type, gpu=gpu, threads=threads, torch=torch.__version__)
+
+    def __str__(self) -> str:
+        device = self.gpu or counted(self.threads, "thread") + " a run"
+        return (
+            f"{self.processor or self.machine}, {counted(self.cores, 'core')},"
+            f" {format_bytes(self.memory)}, {device}, PyTorch {self.torch}"
+        )
+
+
+@dataclass(frozen=True)
+class Done(Message):
+    """DONE of a run. task: its identity; seconds: of training and of scoring."""
+
+    task: dict[str, Any]
+    machine: Machine
+    seconds: dict[str, float]
+
+
 def train_run(task: Task) -> dict[str, Any]:
     """A worker's part: the run of a task, trained or as it is there."""
     import torch
 
     from llmcurate.base.settings import from_dict, unflat
     from train.config import TrainConfig
-    from train.evaluate.nats import document_nats
-    from train.evaluate.trials import Trial, run_trial
+    from train.evaluate.compare import Trial, run_trial
+    from train.evaluate.judge import document_nats
 
     torch.set_num_threads(task["threads"])
     settings = from_dict(TrainConfig, unflat_but_texts(task["train"], unflat), "pretrain")
@@ -106,12 +149,9 @@ def train_run(task: Task) -> dict[str, Any]:
         precision=settings.precision,
         device=settings.device,
     )
-    facts = {
-        "task": identity(task),
-        "machine": machine(settings.device, task["threads"]),
-        "seconds": {"training": trained - begun, "scoring": time.monotonic() - trained},
-    }
-    write_text(folder / DONE, json.dumps(facts, indent=1) + "\n")
+    seconds = {"training": trained - begun, "scoring": time.monotonic() - trained}
+    done = Done(identity(task), Machine.here(settings.device, task["threads"]), seconds)
+    write_text(folder / DONE, json.dumps(asdict(done), indent=1) + "\n")
     return {}
 
 
@@ -134,38 +174,26 @@ def trained_on(task: Task) -> dict[str, str]:
     }
 
 
-def done_of(task: Task) -> dict[str, Any] | None:
+def done_of(task: Task) -> Done | None:
     """What a finished run left of itself; None where it is not finished, or was another."""
     folder = folder_of(task)
     try:
-        facts: dict[str, Any] = json.loads((folder / DONE).read_text(encoding="utf-8"))
+        done = Done.from_json((folder / DONE).read_text(encoding="utf-8"))
         whole = all((folder / name).is_file() for name in ("train.json", "nats.npz"))
-        return facts if whole and facts["task"] == json.loads(json.dumps(identity(task))) else None
-    except (OSError, ValueError, KeyError):
+        return done if whole and done.task == json.loads(json.dumps(identity(task))) else None
+    except (OSError, ValueError):
         return None
+
+
+def machines_of(tasks: Sequence[Task]) -> list[Machine]:
+    """The classes of machines that made these runs."""
+    return list(dict.fromkeys(done.machine for task in tasks if (done := done_of(task))))
 
 
 def unflat_but_texts(settings: dict[str, Any], unflat: Callable[..., Any]) -> dict[str, Any]:
     """Dotted settings as objects; the names of texts may have dots of their own."""
     rest = {name: value for name, value in settings.items() if name != "eval"}
     return {**unflat(rest), "eval": settings.get("eval", {})}
-
-
-def machine(device: str, threads: int) -> dict[str, Any]:
-    """The class of the machine that a run is made on; nothing that names it."""
-    import torch
-
-    from train.device import pick_device
-
-    place = pick_device(device)
-    gpu = torch.cuda.get_device_name(place) if place.type == "cuda" else None
-    return {
-        **host(),
-        "device": place.type,
-        "gpu": gpu,
-        "threads": threads,
-        "torch": torch.__version__,
-    }
 
 
 def folder_of(task: Task) -> Path:
@@ -206,7 +234,7 @@ def make_runs(tasks: Sequence[Task], place: Place, title: str) -> None:
             Jobs((), out, place.quiet),
             [f"{folder}/manifest.json" for folder in trained_on(tasks[0]).values()],
         ) as engine:
-            for _ in engine.map(FUNCTION, waiting, retry_once("the experiment")):
+            for _ in engine.map(FUNCTION, waiting, dict, retry_once("the experiment")):
                 finished += 1
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from curate.documents.documents import DATE, Documents
-from curate.steps.contracts import Step
+from curate.steps.contracts import Step, step
 from curate.text.buffers import decode
 from llmcurate.base.errors import RunFailed, UsageError
 
@@ -177,10 +177,10 @@ HTML_TYPES = ("text/html", "application/xhtml+xml")
 EXTRACTORS: dict[str, Callable[[str], str]] = {"resiliparse": main_text, "text": full_text}
 
 
+@step("extract")
 class Extract(Step):
     """Turns HTML into text; rows that already have text pass unchanged."""
 
-    name: ClassVar[str] = "extract"
     # 2: list bullets and alternative texts, as DCLM has them. 3, 4: blocks by the network.
     version: ClassVar[int] = 4
 

@@ -8,7 +8,7 @@ code, prose and printed output apart. nbformat 4 has cells, 3 has them in worksh
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -16,7 +16,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from curate.documents.documents import PAYLOAD, Documents
-from curate.steps.contracts import Step
+from curate.steps.contracts import Step, step
 
 # What begins a comment in the languages of kernels; `#` in all others.
 _COMMENTS = {
@@ -37,7 +37,28 @@ def _joined(value: Any) -> str:
     return "".join(map(str, value)) if isinstance(value, list) else str(value or "")
 
 
-def cells_of(text: str) -> tuple[list[dict[str, Any]], str] | None:
+@dataclass(frozen=True)
+class Cell:
+    """A cell that is not blank. printed: as text; no pictures, pages or errors."""
+
+    is_code: bool
+    source: str
+    printed: str
+
+    @classmethod
+    def of(cls, cell: dict[str, Any]) -> Cell:
+        """A cell as nbformat has it."""
+        source = _joined(cell.get("source", cell.get("input"))).strip("\n")
+        printed = []
+        for output in cell.get("outputs") or ():
+            if isinstance(output, dict):
+                data = output.get("data")
+                plain = data.get("text/plain") if isinstance(data, dict) else None
+                printed.append(_joined(output.get("text", plain)))
+        return cls(cell.get("cell_type") == "code", source, "".join(printed).strip("\n"))
+
+
+def cells_of(text: str) -> tuple[list[Cell], str] | None:
     """(cells, language in lower case) of a notebook; None where the text is none."""
     try:
         notebook = json.loads(text)
@@ -46,58 +67,39 @@ def cells_of(text: str) -> tuple[list[dict[str, Any]], str] | None:
             cells = [c for sheet in notebook["worksheets"] for c in sheet["cells"]]
         metadata = notebook.get("metadata") or {}
         kernel, info = metadata.get("kernelspec") or {}, metadata.get("language_info") or {}
-        language = info.get("name") or kernel.get("language") or "python"
-        return [c for c in cells if isinstance(c, dict)], str(language).lower()
+        language = str(info.get("name") or kernel.get("language") or "python").lower()
+        read = [Cell.of(cell) for cell in cells if isinstance(cell, dict)]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return None
+    return [cell for cell in read if cell.source.strip()], language
 
 
-def _script(cells: list[dict[str, Any]], language: str) -> str:
+def _script(cells: list[Cell], language: str) -> str:
     sign = _COMMENTS.get(language, "#")
+    return "\n\n".join(
+        cell.source
+        if cell.is_code
+        else "\n".join(f"{sign} {line}".rstrip() for line in cell.source.split("\n"))
+        for cell in cells
+    )
+
+
+def _markdown(cells: list[Cell], language: str) -> str:
     parts = []
     for cell in cells:
-        source = _joined(cell.get("source", cell.get("input"))).strip("\n")
-        if not source.strip():
-            continue
-        if cell.get("cell_type") != "code":
-            source = "\n".join(f"{sign} {line}".rstrip() for line in source.split("\n"))
-        parts.append(source)
+        parts.append(f"```{language}\n{cell.source}\n```" if cell.is_code else cell.source)
+        if cell.is_code and cell.printed:
+            parts.append(f"```\n{cell.printed}\n```")
     return "\n\n".join(parts)
 
 
-def _printed(cell: dict[str, Any]) -> str:
-    """What a cell has printed, as text; no pictures, pages or errors."""
-    parts = []
-    for output in cell.get("outputs") or ():
-        if isinstance(output, dict):
-            data = output.get("data")
-            plain = data.get("text/plain") if isinstance(data, dict) else None
-            parts.append(_joined(output.get("text", plain)))
-    return "".join(parts).strip("\n")
-
-
-def _markdown(cells: list[dict[str, Any]], language: str) -> str:
-    parts = []
-    for cell in cells:
-        source = _joined(cell.get("source", cell.get("input"))).strip("\n")
-        if not source.strip():
-            continue
-        if cell.get("cell_type") != "code":
-            parts.append(source)
-            continue
-        parts.append(f"```{language}\n{source}\n```")
-        if printed := _printed(cell):
-            parts.append(f"```\n{printed}\n```")
-    return "\n\n".join(parts)
-
-
+@step("notebook")
 class Notebook(Step):
     """Turns Jupyter notebooks into text; other documents pass unchanged.
 
     The column `language` has the language of a notebook's kernel.
     """
 
-    name: ClassVar[str] = "notebook"
     paper: ClassVar[str] = "Li et al. 2023 (StarCoder), section 3.2; bigcode-dataset/preprocessing"
 
     format: Literal["script", "markdown"] = Field(

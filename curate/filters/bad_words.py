@@ -17,7 +17,7 @@ from pydantic import Field, PrivateAttr
 
 from curate.documents.documents import Documents
 from curate.fetch.published import Published
-from curate.steps.contracts import Step
+from curate.steps.contracts import FromFiles, Step, step
 from curate.text.codes import TWO, comparable
 from llmcurate.base.errors import UsageError
 
@@ -188,7 +188,7 @@ def spared(url: str, fraction: float) -> bool:
     return int(hashlib.md5(url.encode()).hexdigest(), 16) % denominator >= numerator
 
 
-class BadWordRule(Step):
+class BadWordRule(Step, FromFiles):
     """The settings of the rule, and the rule itself, of a step that has it."""
 
     badwords: str | None = Field(
@@ -249,13 +249,13 @@ class BadWordRule(Step):
         return docs.drop(mask, "bad_word", detail=matches)
 
 
+@step("bad_words")
 class BadWords(BadWordRule):
     """Drops pages that hold a word of a list, as C4 and mC4 do.
 
     C4 cleans a page before; its step has this rule, too.
     """
 
-    name: ClassVar[str] = "bad_words"
     paper: ClassVar[str] = "Raffel et al. 2020, section 2.2; Xue et al. 2021, section 3.1"
 
     def apply(self, docs: Documents) -> Documents:

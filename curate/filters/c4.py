@@ -16,7 +16,7 @@ from curate.documents.documents import Documents
 from curate.documents.edits import Spans
 from curate.documents.limits import Limit, decide
 from curate.filters.bad_words import BadWordRule
-from curate.steps.contracts import Step
+from curate.steps.contracts import Step, step
 from curate.steps.profiled import Profiled
 
 # What the paper's text says, in the version that TensorFlow Datasets' constants are not of: "we
@@ -31,10 +31,10 @@ PAPER = {
 }
 
 
+@step("c4")
 class C4(Profiled, BadWordRule):
     """Drops lines that are no sentences and pages that hold code, filler or too little text."""
 
-    name: ClassVar[str] = "c4"
     paper: ClassVar[str] = "Raffel et al. 2020, section 2.2; tensorflow_datasets/text/c4_utils.py"
 
     variant: Literal["tfds", "paper"] = Field(
@@ -136,6 +136,7 @@ class C4(Profiled, BadWordRule):
         return [low, none]
 
 
+@step("c4_paragraphs")
 class C4Paragraphs(Step):
     """Drops pages with too few long lines (mC4, Xue et al. 2021, section 3.1).
 
@@ -143,7 +144,6 @@ class C4Paragraphs(Step):
     "paragraphs" are the lines of `text.split("\\n")`, white space at their ends included.
     """
 
-    name: ClassVar[str] = "c4_paragraphs"
     paper: ClassVar[str] = "Xue et al. 2021, section 3.1; tensorflow_datasets/text/c4_utils.py"
 
     min_paragraphs: int = Field(

@@ -19,7 +19,7 @@ from pydantic import Field
 from curate.documents.documents import Documents
 from curate.documents.edits import Spans
 from curate.documents.limits import Limit, decide
-from curate.steps.contracts import Step
+from curate.steps.contracts import Step, step
 
 GENERATED_LINES = 5  # StarCoder 2, section 2.4; from memory of the paper, as the phrases are
 GENERATED = (
@@ -77,6 +77,7 @@ def is_generated(text: str) -> bool:
     return any(phrase in head for phrase in GENERATED)
 
 
+@step("code")
 class Code(Step):
     """Drops source files that look like data, markup or a program's output.
 
@@ -84,7 +85,6 @@ class Code(Step):
     other files, `html_text` and `html_share` of HTML and `data_chars` of JSON and YAML.
     """
 
-    name: ClassVar[str] = "code"
     paper: ClassVar[str] = "Li et al. 2023 (StarCoder), section 3; RedPajama-Data, data_prep/github"
     only_measures: ClassVar[bool] = True
 
@@ -267,10 +267,10 @@ def notices(text: str, greedy: bool) -> list[tuple[int, int]]:
     return spans
 
 
+@step("license_notice")
 class LicenseNotice(Step):
     """Cuts copyright and licence notices from the heads of source files."""
 
-    name: ClassVar[str] = "license_notice"
     paper: ClassVar[str] = "RedPajama-Data, data_prep/github/github_clean_dedup_local.py"
 
     variant: Literal["notice", "redpajama"] = Field(

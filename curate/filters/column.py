@@ -12,19 +12,19 @@ from pydantic import Field, PrivateAttr, model_validator
 
 from curate.documents.documents import Documents
 from curate.documents.limits import Limit, decide
-from curate.steps.contracts import Step
+from curate.steps.contracts import FromFiles, Step, step
 from llmcurate.base.errors import UsageError
 
 FARTHEST = 1e18  # of a limit
 
 
-class ColumnFilter(Step):
+@step("column_filter")
+class ColumnFilter(Step, FromFiles):
     """Drops documents by a column: numbers outside of limits, texts that are, or are not, listed.
 
     The column `value` has the number where `min` or `max` is given.
     """
 
-    name: ClassVar[str] = "column_filter"
     only_measures: ClassVar[bool] = True
 
     column: str = Field(min_length=1, description="The column that decides.")

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from curate.documents.documents import Documents
 from curate.documents.limits import Limit
+from curate.steps.contracts import step
 from curate.steps.profiled import WordCounting
 from curate.text.profiles import Profile
 
@@ -20,10 +21,10 @@ from curate.text.profiles import Profile
 MAX_DUPLICATE_CHARS = {"datatrove": 0.01, "paper": 0.1}
 
 
+@step("fineweb_quality")
 class FineWebQuality(WordCounting):
     """Drops documents whose lines lack end marks, are short, are copies, or hold few words."""
 
-    name: ClassVar[str] = "fineweb_quality"
     paper: ClassVar[str] = "Penedo et al. 2024, section 3.6; DataTrove's fineweb_quality_filter.py"
     only_measures: ClassVar[bool] = True
 

@@ -14,6 +14,7 @@ from pydantic import Field
 
 from curate.documents.documents import Documents
 from curate.documents.limits import Limit
+from curate.steps.contracts import step
 from curate.steps.profiled import WordCounting
 from curate.text.profiles import Profile
 
@@ -24,10 +25,10 @@ VARIANT = (
 )
 
 
+@step("gopher_quality")
 class GopherQuality(WordCounting):
     """Drops documents whose words, symbols and lines do not look like prose."""
 
-    name: ClassVar[str] = "gopher_quality"
     paper: ClassVar[str] = "Rae et al. 2021, appendix A1.1"
     only_measures: ClassVar[bool] = True
 
@@ -114,10 +115,10 @@ MAX_LINE_CHARS = 0.20
 DOLMA_MAX_LINE_CHARS = 0.30  # dolma configs/dolma-v1_6/mixing/cc-head.yaml
 
 
+@step("gopher_repetition")
 class GopherRepetition(WordCounting):
     """Drops documents that repeat lines, paragraphs or runs of words."""
 
-    name: ClassVar[str] = "gopher_repetition"
     paper: ClassVar[str] = "Rae et al. 2021, appendix A1.1, table A1"
     only_measures: ClassVar[bool] = True
 

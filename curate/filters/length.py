@@ -13,13 +13,13 @@ from pydantic import Field, model_validator
 
 from curate.documents.documents import Documents
 from curate.documents.limits import Limit, decide
-from curate.steps.contracts import Step
+from curate.steps.contracts import Step, step
 
 
+@step("document_length")
 class DocumentLength(Step):
     """Drops documents below `min` or above `max`; both limits themselves are kept."""
 
-    name: ClassVar[str] = "document_length"
     only_measures: ClassVar[bool] = True
 
     unit: Literal["words", "chars", "bytes"] = Field(

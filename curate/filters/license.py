@@ -14,7 +14,7 @@ import pyarrow as pa
 from pydantic import Field, PrivateAttr, model_validator
 
 from curate.documents.documents import Documents
-from curate.steps.contracts import Step
+from curate.steps.contracts import Step, step
 
 HEAD_CHARS = 4000
 MOST_DEPTH = 100  # of brackets in brackets
@@ -90,10 +90,10 @@ def _expression(value: object) -> str | None:
     return str(value).strip() or None if value is not None else None
 
 
+@step("license")
 class License(Step):
     """Keeps documents under chosen licences. The column `name` has the expression that decided."""
 
-    name: ClassVar[str] = "license"
     paper: ClassVar[str] = "SPDX 2.3, annexes D and E; RedPajama-Data-1T (MIT, BSD, Apache)"
     only_measures: ClassVar[bool] = True
 

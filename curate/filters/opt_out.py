@@ -44,7 +44,7 @@ from curate.formats.events import Corrupt
 from curate.formats.heads import Record
 from curate.formats.http import decode_body, parse_head
 from curate.formats.records import ReadLimits, records
-from curate.steps.contracts import Step
+from curate.steps.contracts import FromFiles, Prepared, step
 from llmcurate.base.disk.files import replacing
 from llmcurate.base.errors import RunFailed, UsageError
 
@@ -350,10 +350,10 @@ PAGES = (None, "text/html", "application/xhtml+xml")
 _EQUIV, _ROBOTS, _TDM = 0, 1, 2  # the first names that are looked for in `meta`
 
 
-class OptOut(Step):
+@step("opt_out")
+class OptOut(Prepared, FromFiles):
     """Drops documents by robots.txt, X-Robots-Tag, robots `meta` and TDM reservations."""
 
-    name: ClassVar[str] = "opt_out"
     paper: ClassVar[str] = "RFC 9309; X-Robots-Tag; the TDM Reservation Protocol"
 
     robots: bool = Field(True, description="Rules of robots.txt count, where an archive has it.")

@@ -16,7 +16,7 @@ from pydantic import Field, field_validator
 
 from curate.documents.documents import Documents
 from curate.documents.edits import Spans
-from curate.steps.contracts import Step
+from curate.steps.contracts import Step, step
 
 Warning_ = Literal["tiny", "short_sentences", "header", "footer", "noisy"]
 TINY_LINES = 5  # tiny.rs: fewer
@@ -45,13 +45,13 @@ def warnings(sizes: np.ndarray, chars: np.ndarray, long: int, letters: int, all_
     return [name for name, holds in tests.items() if holds]
 
 
+@step("oscar")
 class Oscar(Step):
     """Cuts short lines at both ends of a page, drops pages of short lines, annotates the rest.
 
     Columns: `long_share`, the share of characters in long lines; `warnings`, OSCAR's annotations.
     """
 
-    name: ClassVar[str] = "oscar"
     paper: ClassVar[str] = "Abadji et al. 2022, section 3; oscar-project/ungoliant"
 
     long_chars: int = Field(

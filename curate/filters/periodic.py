@@ -14,13 +14,13 @@ from pydantic import Field
 
 from curate.documents.documents import Documents
 from curate.documents.limits import Limit, decide
-from curate.steps.contracts import Step
+from curate.steps.contracts import Step, step
 
 
+@step("periodic_repetition")
 class PeriodicRepetition(Step):
     """Drops documents that repeat a few tokens many times in a row."""
 
-    name: ClassVar[str] = "periodic_repetition"
     paper: ClassVar[str] = "Soldaini et al. 2024 (Dolma); taggers/repetitions"
     only_measures: ClassVar[bool] = True
 

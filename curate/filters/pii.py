@@ -27,7 +27,7 @@ import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from itertools import islice
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -36,7 +36,7 @@ from pydantic import Field
 
 from curate.documents.documents import Documents
 from curate.documents.edits import Spans
-from curate.steps.contracts import Step
+from curate.steps.contracts import Step, step
 from curate.text.buffers import text_array
 
 MIN_DIGITS = 7  # fewer are not looked at
@@ -616,10 +616,9 @@ _BEFORE, _BEHIND = 96, 16  # bytes of context that the rules see
 Match = tuple[int, int, int, int, str]  # row, start, end, rank of its rule, kind
 
 
+@step("pii")
 class Pii(Step):
     """Replaces personal data; drops documents that hold too much of it, if asked to."""
-
-    name: ClassVar[str] = "pii"
 
     emails: bool = Field(True, description="E-mail addresses are replaced.")
     ips: bool = Field(True, description="Public IPv4 and IPv6 addresses are replaced.")

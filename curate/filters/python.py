@@ -24,7 +24,7 @@ from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_
 from curate.documents.documents import NUMBER, PAYLOAD
 from curate.documents.edits import EDITS
 from curate.documents.limits import Limit, decide
-from curate.steps.contracts import Step
+from curate.steps.contracts import FromFiles, NamesCode, Step, step
 from curate.steps.functions import FunctionInFile
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed
@@ -40,10 +40,10 @@ _NUMBER = re.compile(r"\b(float|int)\b")  # in an annotation
 Answers = list[tuple[int, Any]]  # rows of a batch, and what the function said of them
 
 
-class PythonFilter(Step):
+@step("python")
+class PythonFilter(Step, FromFiles, NamesCode):
     """Drops documents by a function in a file of yours: keep(text, metadata)."""
 
-    name: ClassVar[str] = "python"
     only_measures: ClassVar[bool] = True
     plain_setting: ClassVar[str] = "function"
 

@@ -14,13 +14,13 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from curate.documents.documents import Documents
-from curate.steps.contracts import Step
+from curate.steps.contracts import Step, step
 
 
+@step("refinedweb_lines")
 class RefinedWebLines(Step):
     """Cuts lines that are no text, and drops pages that lose too much by it."""
 
-    name: ClassVar[str] = "refinedweb_lines"
     paper: ClassVar[str] = "Penedo et al. 2023, appendix G.2; DCLM's mappers/modifiers.py"
 
     variant: Literal["dclm", "paper"] = Field(
@@ -128,13 +128,13 @@ def _patterns(texts: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarra
     return np.frombuffer(b"".join(encoded), np.uint8).copy(), at, begins
 
 
+@step("newline_runs")
 class NewlineRuns(Step):
     """Cuts runs of newlines to a length, as DCLM does before it judges a page.
 
     Source: DCLM, baselines/mappers/modifiers.py, newline_removal_modifier.
     """
 
-    name: ClassVar[str] = "newline_runs"
     paper: ClassVar[str] = "DCLM's mappers/modifiers.py (Li et al. 2024)"
 
     most: int = Field(2, ge=1, description="The newlines in a row that stay (DCLM, modifiers.py).")

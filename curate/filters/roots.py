@@ -21,7 +21,7 @@ from pydantic import Field, PrivateAttr
 
 from curate.documents.documents import Documents
 from curate.documents.edits import Spans
-from curate.steps.contracts import Step
+from curate.steps.contracts import FromFiles, Step, step
 from curate.text.codes import TWO, comparable
 from llmcurate.base.errors import UsageError
 
@@ -149,10 +149,10 @@ def _language(docs: Documents, sole: str | None) -> list[str]:
     return [name if name in PARAMETERS else "" for name in names]
 
 
+@step("roots_words")
 class RootsWords(Step):
     """Cuts addresses and overlong words out of texts, as ROOTS does before its filters."""
 
-    name: ClassVar[str] = "roots_words"
     paper: ClassVar[str] = "Laurençon et al. 2022 (ROOTS); data-preparation, filtering.py"
 
     lang: str | None = Field(
@@ -191,14 +191,14 @@ def _bad_words(text: str, parameters: Parameters) -> Iterator[tuple[int, int, in
         yield start, byte, 0 if address else 1
 
 
-class Roots(Step):
+@step("roots")
+class Roots(Step, FromFiles):
     """Drops documents by ROOTS' rules, with the parameters of their language.
 
     Columns: `words`, `repeated_chars`, `repeated_words`, `special_chars`, and with the lists
     `stop_words` and `flagged_words`, as shares but for the first.
     """
 
-    name: ClassVar[str] = "roots"
     paper: ClassVar[str] = "Laurençon et al. 2022 (ROOTS); data-preparation, filtering.py"
     only_measures: ClassVar[bool] = True
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pydantic import BeforeValidator, Field, PrivateAttr
 
 from curate.documents.documents import Documents
-from curate.steps.contracts import Step
+from curate.steps.contracts import FromFiles, Step, step
 from curate.text.buffers import as_large_string, text_buffers
 from llmcurate.base.errors import UsageError
 
@@ -41,10 +41,10 @@ class _Lists:
     subwords: url_lists.Words
 
 
-class UrlFilter(Step):
+@step("url_filter")
+class UrlFilter(Step, FromFiles):
     """Drops documents whose URL is on a list or holds listed words."""
 
-    name: ClassVar[str] = "url_filter"
     paper: ClassVar[str] = "Penedo et al. 2023, appendix G.1; DataTrove's url_filter.py"
     only_measures: ClassVar[bool] = True
 

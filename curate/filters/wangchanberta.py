@@ -21,7 +21,7 @@ from curate.documents.cutting import cut
 from curate.documents.documents import Documents
 from curate.documents.edits import Spans
 from curate.documents.limits import Limit, decide
-from curate.steps.contracts import Step
+from curate.steps.contracts import Step, step
 from curate.text.unicode import row_chars
 from llmcurate.base.kernels import njit
 
@@ -135,10 +135,10 @@ def thai_chars(data: np.ndarray, offsets: np.ndarray) -> np.ndarray:
     return out
 
 
+@step("wangchanberta")
 class WangchanBERTa(Step):
     """Drops documents with too little Thai, and cleans the others."""
 
-    name: ClassVar[str] = "wangchanberta"
     paper: ClassVar[str] = "Lowphansirikul et al. 2021; thai2transformers/preprocess.py"
 
     min_thai_chars: int = Field(

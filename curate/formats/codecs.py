@@ -297,7 +297,7 @@ class XzStream(Streamed):
         return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MAX_WINDOW)
 
 
-DECODERS: dict[str, Any] = {
+DECODERS = {
     "gzip": GzipMember,
     "zstd": ZstdFrame,
     "lz4": Lz4Frame,

@@ -103,7 +103,7 @@ def _holds_rows(name: str) -> bool:
     """True for a table, lines or an archive; False for a file that is one document."""
     kind = format_by_name(name)
     beside = name.rpartition("/")[2] in _BESIDE
-    return kind is not None and FORMATS[kind].module != "whole" and not beside
+    return kind is not None and FORMATS[kind].module != "curate.formats.whole" and not beside
 
 
 def _of_data_set(

@@ -17,6 +17,7 @@ from curate.formats.columns import Columns
 from curate.formats.compression import decompressed_chunks, open_input, sniff
 from curate.formats.events import Corrupt, Event, Portion, Row, note
 from curate.formats.jsonl import BOM, lines, to_row
+from curate.formats.kinds import reader
 from llmcurate.base.errors import UsageError
 
 SEPARATORS = "\t,;|"
@@ -120,6 +121,7 @@ def why_no_documents(path: str, columns: Columns) -> str | None:
     return None
 
 
+@reader("csv", endings=(".csv", ".tsv", ".tab"))
 def read(portion: Portion) -> Iterator[Event]:
     """Events of all rows of a file."""
     with open_input(portion.path) as file:

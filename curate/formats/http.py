@@ -336,7 +336,7 @@ def _zstd(data: bytes, limit: int) -> tuple[bytes, str | None]:
     return b"".join(parts), None if parts else "no data"
 
 
-_DECODERS: dict[str, Any] = {
+_DECODERS = {
     "gzip": _gzip,
     "x-gzip": _gzip,
     "deflate": _deflate,

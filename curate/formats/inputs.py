@@ -17,13 +17,13 @@ from typing import Any
 
 from curate.formats.columns import Columns
 from curate.formats.data_sets import Choice
-from curate.formats.input_file import InputFile
 from curate.formats.kinds import FORMATS
 from curate.formats.listing import find_files, readable
-from curate.formats.partitions import Partitions, Slice, map_plan, write_plan
+from curate.formats.partitions import InputFile, Partitions, Slice, map_plan, write_plan
 from llmcurate.base.disk.files import text_digest
 from llmcurate.base.disk.process import AT_ONCE, in_order
 from llmcurate.base.disk.units import counted
+from llmcurate.base.messages import Message
 
 # Where nothing is set: 16 MiB keep the processes of one machine balanced; from 64 GiB on there are
 # as many partitions as some 400 workers need, of sizes that grow with the input up to an archive's.
@@ -35,6 +35,16 @@ MANY_SLICES = 1000  # small files in 16 MiB at most
 def partition_size(total: int) -> int:
     """The bytes of a partition of an input of so many, where no setting says it."""
     return min(max(total // MANY_PARTITIONS, PARTITION_BYTES), MOST_BYTES)
+
+
+@dataclass(frozen=True)
+class PlanRest(Message):
+    """The part of an `InputPlan` that stands in no column."""
+
+    columns: dict[str, str]
+    notices: tuple[str, ...]
+    unreadable: int
+    documents_of_last: int | None
 
 
 @dataclass(frozen=True)
@@ -55,39 +65,29 @@ class InputPlan:
         return {
             "files": [asdict(f) for f in self.files],
             "partitions": [[asdict(s) for s in p] for p in self.partitions],
-            **self._rest(),
-        }
-
-    def write(self, folder: Path) -> dict[str, Any]:
-        """Writes files and partitions into a folder as columns; returns the rest as JSON values."""
-        write_plan(folder, self.files, self.partitions)
-        return self._rest()
-
-    def _rest(self) -> dict[str, Any]:
-        return {
             "columns": self.columns,
-            "notices": list(self.notices),
+            "notices": self.notices,
             "unreadable": self.unreadable,
             "documents_of_last": self.documents_of_last,
         }
 
-    @staticmethod
-    def load(data: dict[str, Any], folder: Path | None = None) -> InputPlan:
-        """The inverse of `dump`, or of `write` into the folder, whose files are mapped."""
-        if "files" in data:
-            files: Sequence[InputFile] = tuple(InputFile(**f) for f in data["files"])
-            cut = Partitions.of((Slice(**s) for s in p) for p in data["partitions"])
-        else:
-            assert folder is not None
-            files, cut = map_plan(folder)
-        return InputPlan(
-            files,
-            cut,
-            dict(data["columns"]),
-            tuple(data["notices"]),
-            data["unreadable"],
-            data["documents_of_last"],
-        )
+    def write(self, folder: Path) -> PlanRest:
+        """Writes files and partitions into a folder as columns; returns the rest."""
+        write_plan(folder, self.files, self.partitions)
+        return PlanRest(self.columns, self.notices, self.unreadable, self.documents_of_last)
+
+    @classmethod
+    def map(cls, folder: Path, rest: PlanRest) -> InputPlan:
+        """Return the plan that was written into a folder, whose files are mapped."""
+        return cls(*map_plan(folder), *vars(rest).values())
+
+    @classmethod
+    def load(cls, data: dict[str, Any]) -> InputPlan:
+        """Return the plan that was dumped."""
+        files = tuple(InputFile(**f) for f in data["files"])
+        cut = Partitions.of((Slice(**s) for s in p) for p in data["partitions"])
+        rest = {**data, "notices": tuple(data["notices"]), "files": files, "partitions": cut}
+        return cls(**rest)
 
     def fingerprint(self) -> str:
         """Changes when a file is added, removed, or touched, or the partitioning changes."""

@@ -18,6 +18,7 @@ from curate.formats.columns import KNOWN, Columns, kind_of, split_extra
 from curate.formats.compression import decompressed_chunks, open_input, sniff
 from curate.formats.dates import column_date
 from curate.formats.events import Corrupt, Event, Portion, Row, note
+from curate.formats.kinds import reader
 
 CHUNK = 1 << 20
 BOM = b"\xef\xbb\xbf"
@@ -176,6 +177,7 @@ def missing_text(records: Iterable[dict[str, Any]], columns: Columns) -> str | N
     return columns.missing(kinds, sizes) if kinds else None
 
 
+@reader("jsonl", endings=(".jsonl", ".ndjson", ".json"), begins=r"\s*\{")
 def read(portion: Portion) -> Iterator[Event]:
     """Events of the lines that start in the portion."""
     with open_input(portion.path) as file:

@@ -24,6 +24,7 @@ from typing import Any
 from curate.formats.columns import Columns
 from curate.formats.compression import decompressed_chunks, open_input
 from curate.formats.events import Corrupt, Event, Portion, Row, Skipped
+from curate.formats.kinds import reader
 from llmcurate.base.disk.units import counted
 
 ENDINGS = (".tex", ".ltx", ".latex")
@@ -204,6 +205,11 @@ def _names(path: str) -> list[str] | None:
         return names
 
 
+@reader(
+    "latex",
+    endings=(".tar", ".tgz", ".tex"),
+    begins=r"(?s).{257}ustar|(?:[ \t\r\n]|%[^\n]*\n)*\\document(?:class|style)\b",
+)
 def read(portion: Portion) -> Iterator[Event]:
     """The events of all papers of a file."""
     damage: list[tuple[int, str]] = []

@@ -22,13 +22,13 @@ from curate.formats.columns import Columns
 from curate.formats.compression import escaped, open_input, path_of, sniff
 from curate.formats.data_sets import MOST_CARD, Choice, chosen_files
 from curate.formats.folders import needs
-from curate.formats.input_file import InputFile, file_system, stamp_of, state_of
 from curate.formats.kinds import (
     FORMATS,
     format_by_content,
     format_by_name,
     why_no_documents,
 )
+from curate.formats.partitions import InputFile, file_system, stamp_of, state_of
 from llmcurate.base.disk.process import AT_ONCE, in_order
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed, UsageError

@@ -25,6 +25,7 @@ from curate.formats.dates import parse_date
 from curate.formats.elements import Element, elements
 from curate.formats.events import Corrupt, Event, Portion, Row, Skipped
 from curate.formats.jsonl import slices as ranges_of_lines
+from curate.formats.kinds import reader
 
 # Tags whose content is no prose: notes and tables, as in WikiExtractor.
 DROPPED = frozenset(
@@ -172,6 +173,12 @@ def _begins_page(data: bytes) -> bool:
     return data.lstrip().startswith((b"<page>", b"<page "))
 
 
+@reader(
+    "mediawiki",
+    begins=r"(?:<\?xml[^>]{0,200}\?>)?\s*<mediawiki\b",
+    package="mwparserfromhell",
+    extra="wiki",
+)
 def read(portion: Portion) -> Iterator[Event]:
     """The events of the pages that begin in the portion."""
     site = _site(portion)

@@ -20,6 +20,7 @@ from curate.formats.columns import KNOWN, Columns, arrow_type, column_name
 from curate.formats.compression import open_input
 from curate.formats.dates import column_date
 from curate.formats.events import Corrupt, LeftOut, Portion
+from curate.formats.kinds import reader
 from llmcurate.base.disk.units import counted, format_bytes
 from llmcurate.base.errors import UsageError
 
@@ -226,6 +227,7 @@ def why_no_documents(path: str, columns: Columns) -> str | None:
     return None
 
 
+@reader("parquet", endings=(".parquet", ".pq"), begins=r"PAR1")
 def read(portion: Portion) -> Iterator[pa.Table | Corrupt | LeftOut]:
     """Tables of the portion's row groups, of bounded bytes and rows."""
     held: list[pa.RecordBatch] = []

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from curate.formats.events import Corrupt, Event, Portion, Row
+from curate.formats.kinds import reader
 from curate.formats.whole import content
 
 COLUMNS = {"pdf.title": "string", "pdf.pages": "int64"}
@@ -23,6 +24,7 @@ _DATE = re.compile(
 _PARTED = re.compile(r"[\ufffe\x02]\n?")
 
 
+@reader("pdf", endings=(".pdf",), begins=r"%PDF-", package="pypdfium2", extra="pdf")
 def read(portion: Portion) -> Iterator[Event]:
     """The file as one row."""
     body, events = content(portion)

@@ -1,11 +1,17 @@
-"""A partition as batches of documents: events of its slices collected into Arrow tables."""
+"""A partition as batches of documents: events of its slices collected into Arrow tables.
+
+A command may read a part of its input: the first documents (`read.limit`), or a share drawn by id
+(`read.share`), which is decided document by document. Both depend on the input and the settings
+alone. For the first documents the plan is cut behind the partition that holds the last of them; to
+know where this is, they are read once when the run is planned.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from sys import getsizeof
 from typing import Any
 
@@ -16,13 +22,13 @@ import pyarrow.compute as pc
 from curate.documents.documents import NUMBER, PAYLOAD, Documents
 from curate.formats.columns import schema
 from curate.formats.events import Corrupt, Damage, Event, LeftOut, Portion, Row, Skipped
-from curate.formats.input_file import InputFile
-from curate.formats.inputs import InputPlan
+from curate.formats.inputs import InputPlan, plan_inputs
 from curate.formats.jsonl import missing_text, sample
 from curate.formats.kinds import FORMATS
-from curate.formats.partitions import Slice
+from curate.formats.partitions import InputFile, Slice
 from curate.formats.read_settings import ReadSettings
 from llmcurate.base.disk.parquet_writer import row_bytes
+from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed
 
 
@@ -375,3 +381,46 @@ def _array(values: list[Any], kind: pa.DataType) -> pa.Array:
             for v in values
         ]
         return pa.array(mended, kind)
+
+
+def plan_reading(inputs: Iterable[str], read: ReadSettings) -> InputPlan:
+    """The plan of what a command reads of its inputs. Errors as of `plan_inputs`."""
+    plan = plan_inputs(
+        inputs,
+        read.partition_bytes,
+        skip_unreadable=read.skip_unreadable,
+        columns=read.named,
+        choice=read.choice,
+    )
+    return plan if read.limit is None else first_documents(plan, read, read.limit)
+
+
+def first_documents(plan: InputPlan, read: ReadSettings, limit: int) -> InputPlan:
+    """The plan without what lies behind the first `limit` documents; the plan itself where it has
+    no more of them."""
+    left = limit
+    for part in range(len(plan.partitions)):
+        documents = 0
+        for batch in PartitionReader(plan, part, read):
+            documents += batch.ids.num_rows
+            if documents >= left:
+                return _cut(plan, part, left, limit)
+        left -= documents
+    return plan
+
+
+def _cut(plan: InputPlan, part: int, documents: int, limit: int) -> InputPlan:
+    """The plan up to some documents of a partition."""
+    partitions = plan.partitions[: part + 1]
+    files = plan.files[: 1 + max(piece.file for slices in partitions for piece in slices)]
+    behind = len(plan.partitions) - len(partitions)
+    notice = f"only the first {counted(limit, 'document')} of the input are read (read.limit)"
+    if behind:
+        notice += f"; {behind:,} of {counted(len(plan.partitions), 'partition')} are not opened"
+    return replace(
+        plan,
+        files=files,
+        partitions=partitions,
+        notices=(*plan.notices, notice),
+        documents_of_last=documents,
+    )

@@ -22,6 +22,7 @@ from curate.formats.compression import decompressed_chunks, open_input
 from curate.formats.dates import parse_date
 from curate.formats.elements import elements
 from curate.formats.events import Corrupt, Event, Portion, Row, Skipped
+from curate.formats.kinds import reader
 from llmcurate.base.disk.database import literal, scratch_database
 from llmcurate.base.disk.parquet_writer import TableWriter
 
@@ -39,6 +40,14 @@ MOST_BELOW = 64 << 20  # bytes that any file may unpack to
 _HOST = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9-]+)+")
 
 
+@reader("stackexchange", begins=r"(?:<\?xml[^>]{0,200}\?>)?\s*<posts\b")
+@reader(
+    "stackexchange-7z",
+    endings=(".7z",),
+    begins=r"7z\xbc\xaf\x27\x1c",
+    package="py7zr",
+    extra="stackexchange",
+)
 def read(portion: Portion) -> Iterator[Event]:
     """The events of all posts: documents in the order of their questions' numbers."""
     with tempfile.TemporaryDirectory(prefix="llmcurate-posts-") as name:

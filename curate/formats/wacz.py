@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, cast
 
 from curate.formats.compression import open_input
 from curate.formats.events import Corrupt, Event, Portion
+from curate.formats.kinds import reader
 from curate.formats.warc import limits_of, read_archive
 from llmcurate.base.errors import disk_error
 
@@ -58,6 +59,7 @@ class Window(io.RawIOBase):
         return len(data)
 
 
+@reader("wacz", endings=(".wacz",), pages=True)
 def read(portion: Portion) -> Iterator[Event]:
     """The events of all archives in the file, in the order of the zip's directory."""
     limits = limits_of(portion)

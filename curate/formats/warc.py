@@ -30,6 +30,7 @@ from curate.formats.http import (
     payloads,
     sniff_mime,
 )
+from curate.formats.kinds import reader
 from curate.formats.records import ReadLimits, records
 
 _ALGORITHMS = {"sha1": 20, "sha-1": 20, "sha256": 32, "sha-256": 32, "md5": 16}  # bytes
@@ -87,6 +88,12 @@ def limits_of(portion: Portion) -> ReadLimits:
     return ReadLimits(portion.max_record, portion.max_payload, digests=portion.digests)
 
 
+@reader(
+    "archive",
+    endings=(".warc", ".wet", ".arc"),
+    begins=r"(?s)\s*(?:WARC/(?!.{0,480}\.warc\.wat)|filedesc://)",
+    pages=True,
+)
 def read(portion: Portion) -> Iterator[Event]:
     """The events of a portion of an archive."""
     with open_input(portion.path) as file:

@@ -20,6 +20,7 @@ from curate.formats.events import Corrupt, Event, Portion, Row, Skipped
 from curate.formats.heads import Record
 from curate.formats.http import content_type
 from curate.formats.jsonl import parse
+from curate.formats.kinds import reader
 from curate.formats.records import ReadLimits, records
 from curate.formats.warc import is_document, slices
 
@@ -40,6 +41,7 @@ COLUMNS = {
 _DESCRIPTIONS = ("description", "og:description", "twitter:description", "dc.description")
 
 
+@reader("wat", endings=(".wat",), begins=r"(?s)\s*WARC/.{0,480}\.warc\.wat")
 def read(portion: Portion) -> Iterator[Event]:
     """The events of a portion of a WAT file."""
     limits = ReadLimits(record_bytes=portion.max_record, payload_bytes=portion.max_payload)

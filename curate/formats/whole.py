@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from curate.formats.columns import Columns
 from curate.formats.compression import decompressed_chunks, open_input
 from curate.formats.events import Corrupt, Event, Portion, Row
+from curate.formats.kinds import reader
 
 OUR_PAGE = b'<meta name=generator content="llmcurate">'  # in base/pages/templates/page.html
 
@@ -31,6 +32,13 @@ def content(portion: Portion) -> tuple[bytes | None, list[Event]]:
     return b"".join(parts), events
 
 
+@reader(
+    "html",
+    endings=(".html", ".htm", ".xhtml"),
+    begins=r"(?i)\s*<(?:!doctype html|html)",
+    pages=True,
+)
+@reader("text", endings=(".txt", ".text", ".md", ".rst"))
 def read(portion: Portion) -> Iterator[Event]:
     """The file as one row."""
     body, events = content(portion)

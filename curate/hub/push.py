@@ -69,9 +69,8 @@ def _corpus(out: Path, title: str) -> Contents | None:
     files = {name: corpus.run / name for name in names if (corpus.run / name).exists()}
     files |= {f"corpus/{path.name}": path for path in corpus.kept}
     files |= {f"rejected/{_name_of(path, corpus)}": path for path in corpus.gone}
-    record = corpus.record()
-    card, metadata = _card_text(title, record, corpus), _card_metadata(record, corpus)
-    return Contents("dataset", files, card, metadata, ("corpus", "rejected"))
+    card = _Card(corpus.record(), corpus)
+    return Contents("dataset", files, card.text(title), card.metadata(), ("corpus", "rejected"))
 
 
 def _name_of(path: Path, corpus: Corpus) -> str:
@@ -89,7 +88,7 @@ def _model(out: Path, title: str) -> Contents | None:
 
 def _tokenizer(out: Path, title: str) -> Contents | None:
     product = _product(out, "tokenizer")
-    files = _files(out, product) if product else {}
+    files = _files(out, product["files"]) if product else {}
     if not files:  # converted, extended or pruned: no run made it
         names = ("tokenizer*", "special_tokens_map.json")
         files = {p.name: p for pattern in names for p in sorted(out.glob(pattern)) if p.is_file()}
@@ -108,7 +107,7 @@ def _shards(out: Path, title: str) -> Contents | None:
         f" {counted(product['documents'], 'document')}, as token shards of llmcurate; the tokenizer"
         " lies beside them. `llmcurate pretrain FOLDER` trains on them.\n"
     )
-    return Contents("dataset", _files(out, product), card)
+    return Contents("dataset", _files(out, product["files"]), card)
 
 
 def _text(card: Path | None, title: str) -> str:
@@ -134,9 +133,9 @@ def _product(out: Path, makes: str) -> dict[str, Any] | None:
     return next((p for p in reversed(products) if p["makes"] == makes), None)
 
 
-def _files(out: Path, product: dict[str, Any]) -> dict[str, Path]:
+def _files(out: Path, names: list[str]) -> dict[str, Path]:
     """The files of a product, of which all are there."""
-    paths = all_inside(out, product["files"], out / "run.json")
+    paths = all_inside(out, names, out / "run.json")
     return {path.relative_to(out).as_posix(): path for path in paths if path.is_file()}
 
 
@@ -185,7 +184,7 @@ def _push(contents: Contents, name: str, public: bool, license: str | None, quie
     card = RepoCard(own if own.startswith("---\n") else f"---\n\n---\n\n{own}")
     for key, value in {"license": license, "tags": ["llmcurate"], **contents.metadata}.items():
         card.data[key] = card.data.get(key, value)
-    files: dict[str, Any] = {CARD: str(card).encode(), **contents.files}
+    files: dict[str, bytes | Path] = {CARD: str(card).encode(), **contents.files}
     api, kind = HfApi(), contents.type
     url = str(api.create_repo(name, repo_type=kind, private=not public, exist_ok=True))
     head = api.repo_info(name, repo_type=kind).sha
@@ -204,89 +203,92 @@ def _push(contents: Contents, name: str, public: bool, license: str | None, quie
     return Pushed(url, done.oid, len(files))
 
 
-def _card_metadata(record: dict[str, Any], corpus: Corpus) -> dict[str, Any]:
-    """The metadata of a corpus that the hub reads: languages by ISO 639, and what loads."""
-    configs = [{"config_name": "corpus", "data_files": "corpus/*.parquet", "default": True}]
-    if corpus.gone:
-        configs.append({"config_name": "rejected", "data_files": "rejected/*.parquet"})
-    kept = [label for label, n in _languages(record) if n["kept"]]
-    codes = dict.fromkeys(match[1] for label in kept if (match := _LANGUAGE.fullmatch(label)))
-    return {
-        "language": list(codes) or None,
-        "task_categories": ["text-generation"],
-        "configs": configs,
-    }
+@dataclass(frozen=True)
+class _Card:
+    """The card of a corpus, from the record of its run."""
 
+    record: dict[str, Any]
+    corpus: Corpus
 
-def _card_text(title: str, record: dict[str, Any], corpus: Corpus) -> str:
-    """The card of a corpus but for its metadata."""
-    totals = record["totals"]
-    languages = [
-        (code_span(label), f"{n['kept']:,}", f"{n['rejected']:,}")
-        for label, n in _languages(record)[:MOST_ROWS]
-    ]
-    parts = [
-        f"# {title}",
-        f"{counted(totals['kept'], 'document')} ({format_bytes(totals['bytes_out'])} of text), kept"
-        f" of {counted(totals['read'], 'document')} that were read. Every other one is in the"
-        " config `rejected`, with the rules that dropped it.",
-        code_span(record["description"]) if record.get("description") else "",
-        "A document has `id`, `text`, `url`, `date`, `source` and `lang`; the other columns,"
-        " `STEP.MEASURE`, are what the steps of the recipe measured. A rejected one has the step"
-        " and rule that dropped it first, and all of its `reasons`.",
-        "## How it was made",
-        f"By [the recipe](recipe.yaml) {code_span(record['recipe'])} and llmcurate"
-        f" {record['versions']['llmcurate']}, as plan {record['plan']}. All figures are in"
-        " `run.json`, and in `report.html`.",
-        _funnel(record),
-        *(f"Not counted here: {code_span(note)}." for note in corpus.notes),
-        table(("language", "kept", "rejected"), languages) if languages else "",
-        "## Sources and licences",
-        _sources(record),
-        _licences(corpus),
-    ]
-    return "\n\n".join(filter(None, parts)) + "\n"
+    def metadata(self) -> dict[str, Any]:
+        """The metadata of a corpus that the hub reads: languages by ISO 639, and what loads."""
+        configs = [{"config_name": "corpus", "data_files": "corpus/*.parquet", "default": True}]
+        if self.corpus.gone:
+            configs.append({"config_name": "rejected", "data_files": "rejected/*.parquet"})
+        kept = [label for label, n in self._languages() if n["kept"]]
+        codes = dict.fromkeys(match[1] for label in kept if (match := _LANGUAGE.fullmatch(label)))
+        return {
+            "language": list(codes) or None,
+            "task_categories": ["text-generation"],
+            "configs": configs,
+        }
 
+    def text(self, title: str) -> str:
+        """The card of a corpus but for its metadata."""
+        totals = self.record["totals"]
+        languages = [
+            (code_span(label), f"{n['kept']:,}", f"{n['rejected']:,}")
+            for label, n in self._languages()[:MOST_ROWS]
+        ]
+        parts = [
+            f"# {title}",
+            f"{counted(totals['kept'], 'document')} ({format_bytes(totals['bytes_out'])} of text),"
+            f" kept of {counted(totals['read'], 'document')} that were read. Every other one is in"
+            " the config `rejected`, with the rules that dropped it.",
+            code_span(self.record["description"]) if self.record.get("description") else "",
+            "A document has `id`, `text`, `url`, `date`, `source` and `lang`; the other columns,"
+            " `STEP.MEASURE`, are what the steps of the recipe measured. A rejected one has the"
+            " step and rule that dropped it first, and all of its `reasons`.",
+            "## How it was made",
+            f"By [the recipe](recipe.yaml) {code_span(self.record['recipe'])} and llmcurate"
+            f" {self.record['versions']['llmcurate']}, as plan {self.record['plan']}. All figures"
+            " are in `run.json`, and in `report.html`.",
+            self._funnel(),
+            *(f"Not counted here: {code_span(note)}." for note in self.corpus.notes),
+            table(("language", "kept", "rejected"), languages) if languages else "",
+            "## Sources and licences",
+            self._sources(),
+            self._licences(),
+        ]
+        return "\n\n".join(filter(None, parts)) + "\n"
 
-def _languages(record: dict[str, Any]) -> list[tuple[str, dict[str, int]]]:
-    """Label and {"kept": n, "rejected": n}, the most documents first."""
-    languages: dict[str, dict[str, int]] = (record.get("figures") or {}).get("languages") or {}
-    return sorted(languages.items(), key=lambda item: (-item[1]["kept"], item[0]))
+    def _languages(self) -> list[tuple[str, dict[str, int]]]:
+        """Label and {"kept": n, "rejected": n}, the most documents first."""
+        figures = self.record.get("figures") or {}
+        languages: dict[str, dict[str, int]] = figures.get("languages") or {}
+        return sorted(languages.items(), key=lambda item: (-item[1]["kept"], item[0]))
 
+    def _funnel(self) -> str:
+        cells = [
+            (code_span(row.step), f"{row.before:,}", f"{row.dropped:,}", f"{row.after:,}",
+             reasons(row, 5))
+            for row in rows(self.record)
+        ]  # fmt: skip
+        return table(("step", "in", "dropped", "out", "reasons"), cells) if cells else ""
 
-def _funnel(record: dict[str, Any]) -> str:
-    cells = [
-        (code_span(row.step), f"{row.before:,}", f"{row.dropped:,}", f"{row.after:,}",
-         reasons(row, 5))
-        for row in rows(record)
-    ]  # fmt: skip
-    return table(("step", "in", "dropped", "out", "reasons"), cells) if cells else ""
+    def _sources(self) -> str:
+        """The inputs: URLs as they are, files of a machine by name."""
+        paths = [file["path"] for file in self.record["inputs"]]
+        shown = list(dict.fromkeys(p if "://" in p else PurePosixPath(p).name for p in paths))
+        lines = [f"- {code_span(name)}" for name in shown[:MOST_ROWS]]
+        if len(shown) > MOST_ROWS:
+            lines.append(f"- and {len(shown) - MOST_ROWS:,} more, in `run.json`")
+        return "\n".join(lines)
 
+    def _licences(self) -> str:
+        """Licences that documents state, by documents."""
+        import pyarrow.parquet as pq
 
-def _sources(record: dict[str, Any]) -> str:
-    """The inputs: URLs as they are, files of a machine by name."""
-    paths = [file["path"] for file in record["inputs"]]
-    shown = list(dict.fromkeys(p if "://" in p else PurePosixPath(p).name for p in paths))
-    lines = [f"- {code_span(name)}" for name in shown[:MOST_ROWS]]
-    if len(shown) > MOST_ROWS:
-        lines.append(f"- and {len(shown) - MOST_ROWS:,} more, in `run.json`")
-    return "\n".join(lines)
-
-
-def _licences(corpus: Corpus) -> str:
-    """Licences that documents state, by documents."""
-    import pyarrow.parquet as pq
-
-    stay = "Texts stay under the terms of their sources."
-    names = pq.read_schema(corpus.kept[0]).names
-    column = next((name for name in LICENCES if name in names), None)
-    if column is None:
-        return f"No source stated a licence. {stay}"
-    with scratch_database(corpus.out / ".spill-card") as db:
-        stated = db.execute(
-            f"""SELECT coalesce(nullif({column}::VARCHAR, ''), 'not stated') AS name, count(*) AS n
-            FROM read_parquet({paths_literal(corpus.kept)})
-            GROUP BY name ORDER BY n DESC, name LIMIT {MOST_ROWS}"""
-        ).fetchall()
-    cells = [(code_span(name), f"{n:,}") for name, n in stated]
-    return f"{stay}\n\n{table(('licence, as the source states it', 'documents'), cells)}"
+        stay = "Texts stay under the terms of their sources."
+        names = pq.read_schema(self.corpus.kept[0]).names
+        column = next((name for name in LICENCES if name in names), None)
+        if column is None:
+            return f"No source stated a licence. {stay}"
+        with scratch_database(self.corpus.out / ".spill-card") as db:
+            stated = db.execute(
+                f"""SELECT coalesce(nullif({column}::VARCHAR, ''), 'not stated') AS name,
+                count(*) AS n FROM read_parquet({paths_literal(self.corpus.kept)})
+                GROUP BY name ORDER BY n DESC, name LIMIT {MOST_ROWS}"""
+            ).fetchall()
+        cells = [(code_span(name), f"{n:,}") for name, n in stated]
+        return f"{stay}\n\n{table(('licence, as the source states it', 'documents'), cells)}"

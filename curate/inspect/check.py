@@ -22,6 +22,7 @@ from curate.run.driver import run_planned
 from curate.run.homes import ANEW, FILE, FOLDER, RUNS, manifest, sealed_rows
 from curate.run.intact import EXTRA, MOST_NAMED, corpus_seals, extra_files, place
 from curate.run.ledger import Ledger, ledger_path
+from curate.run.messages import Specification
 from curate.run.outcome import Options
 from curate.run.plan import RunPlan, plan_run
 from curate.steps.recipe import load
@@ -132,10 +133,9 @@ def _plan(home: Path, digest: str) -> RunPlan | None:
     """The plan of that digest, from the recipe beside the ledger and the files that a first stage
     says it read; RunFailed where one of these is another now, or gone."""
     plans = [InputPlan((), ())]
-    for path in home.glob("stages/00-*/stage*.json"):
-        with suppress(OSError, ValueError, KeyError, TypeError):
-            plan = json.loads(path.read_text(encoding="utf-8"))["plan"]
-            plans.append(InputPlan.load(plan, path.parent))
+    for folder in home.glob("stages/00-*"):
+        with suppress(OSError, ValueError):
+            plans.append(Specification.in_folder(folder).inputs(folder))
     for inputs in plans:
         with suppress(LlmcurateError, OSError):
             plan = plan_run(load(str(home / "recipe.yaml")), inputs)
@@ -161,7 +161,7 @@ def _compare(files: Iterator[tuple[Path, Seal]], result: Check, options: Options
         while window := list(islice(tasks, 4 * workers)):
             progress.total += len(window)
             for compared in pool.map(seals.compare, window):
-                result.faults |= compared["faults"]
+                result.faults |= compared.faults
                 progress.update(note=counted(result.files, "file"))
     result.rows = {path: row for path, row in result.rows.items() if path in result.faults}
 
@@ -177,7 +177,7 @@ def _of_index(folder: Path, result: Check) -> Iterator[tuple[Path, Seal]]:
     if record is None:
         result.faults[str(folder / indexes.RECORD)] = "is not what was written"
     else:
-        yield from ((folder / n, s) for n, s in record.get("files", {}).items() if is_below(n))
+        yield from ((folder / n, s) for n, s in record.files.items() if is_below(n))
 
 
 def _of_home(home: Path, result: Check) -> Iterator[tuple[Path, Seal]]:

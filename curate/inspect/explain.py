@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,12 @@ from typing import Any
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.documents.edits import Edit, edits_of
-from curate.documents.rejected import FOLDER, reasons_of
+from curate.documents.edits import Edit, edited, edits_of
+from curate.documents.rejected import FOLDER, Reason, reasons_of
 from curate.inspect.browse.originals import Originals
+from curate.inspect.results import OPTIONAL
 from curate.run.homes import kept_folder
-from curate.steps.contracts import Settings
+from curate.steps.contracts import Explains, Settings
 from llmcurate.base.disk.files import part_files
 from llmcurate.base.disk.units import format_measure
 from llmcurate.base.errors import UsageError
@@ -32,8 +34,45 @@ def _find(folder: Path, name: str) -> tuple[Path, dict[str, Any]] | None:
     return None
 
 
-def find(out: Path, name: str) -> dict[str, Any] | None:
-    """What OUT knows of the document with that id: status, row, reasons, edits, decisions."""
+@dataclass
+class Cut:
+    """An edit, with the text that it cut where that is known."""
+
+    step: str
+    rule: str
+    start: int
+    end: int
+    replacement: str | None
+    text: str | None = field(default=None, metadata=OPTIONAL)
+
+
+@dataclass(frozen=True)
+class Account:
+    """All that OUT knows of a document; it prints as text. settings: that rules compare with, by
+    `step.rule`; decisions: rows of decisions.parquet, with the text of passages where that is
+    known; explained: what steps say of its text."""
+
+    id: str
+    out: str
+    status: str
+    url: str | None
+    source: str | None
+    reasons: list[Reason]
+    settings: dict[str, str]
+    edits: list[Cut]
+    decisions: list[dict[str, Any]]
+    measured: dict[str, Any]
+    explained: dict[str, list[str]]
+    text: str
+
+    def __str__(self) -> str:
+        return "\n".join(map(one_line, _lines(self)))
+
+    __repr__ = __str__
+
+
+def find(out: Path, name: str) -> Account | None:
+    """What OUT knows of the document with that id."""
     if not (out / "corpus").is_dir() and not (out / FOLDER).is_dir():
         return None
     for status, folder in (("rejected", out / FOLDER), ("kept", kept_folder(out))):
@@ -45,23 +84,24 @@ def find(out: Path, name: str) -> dict[str, Any] | None:
             if path.exists():
                 decisions = pq.read_table(path, filters=[("id", "=", name)]).to_pylist()
             steps = _steps(out)
-            edits = [edit._asdict() for edit in edits_of(row)]
+            account = Account(
+                id=name,
+                out=str(out),
+                status=status,
+                url=row.get("url"),
+                source=row.get("source"),
+                reasons=reasons_of(row),
+                settings=_settings(steps),
+                edits=[Cut(*edit) for edit in edits_of(row)],
+                decisions=decisions,
+                measured={k: v for k, v in row.items() if "." in k and v is not None},
+                explained=_by_steps(steps, row),
+                text=row.get("text") or "",
+            )
             if not isinstance(steps, str):
-                _quote(steps, _inputs(out, part, row), row.get("text") or "", edits, decisions)
-            return {
-                "id": name,
-                "out": str(out),
-                "status": status,
-                "url": row.get("url"),
-                "source": row.get("source"),
-                "reasons": [reason._asdict() for reason in reasons_of(row)],
-                "settings": _settings(steps),
-                "edits": edits,
-                "decisions": decisions,
-                "measured": {k: v for k, v in row.items() if "." in k and v is not None},
-                "explained": _by_steps(steps, row),
-                "text": row.get("text") or "",
-            }
+                inputs = _inputs(out, part, name, row.get("text"), edits_of(row))
+                _quote(steps, inputs, account)
+            return account
     return None
 
 
@@ -85,49 +125,38 @@ def _settings(steps: tuple[Settings, ...] | str) -> dict[str, str]:
     return {f"{label}.{limit.rule}": limit.setting for label, limit in limits}
 
 
-def _inputs(out: Path, part: Path, row: dict[str, Any]) -> dict[str, bytes]:
+def _inputs(
+    out: Path, part: Path, name: str, final: str | None, edits: list[Edit]
+) -> dict[str, bytes]:
     """The text as each step received it that edited it; empty where the original is gone."""
-    edits, record = edits_of(row), out / "run.json"
+    record = out / "run.json"
     if not edits or not record.is_file():
         return {}
     run = json.loads(record.read_text(encoding="utf-8"))
-    text = Originals(out, run).find((part.name, 0), row, edits)
+    text = Originals(out, run).find((part.name, 0), name, final, edits)
     inputs: dict[str, bytes] = {}
     for step, of_step in groupby(edits, key=lambda edit: edit.step):
         if text is not None:
             inputs[step] = text
-            text = _edited(text, list(of_step))
-    return inputs if text == (row.get("text") or "").encode() else {}
+            text = edited(text, of_step)
+    return inputs if text == (final or "").encode() else {}
 
 
-def _edited(text: bytes, edits: list[Edit]) -> bytes:
-    pieces, at = [], 0
-    for edit in sorted(edits, key=lambda e: (e.start, e.end)):
-        pieces += [text[at : edit.start], (edit.replacement or "").encode("utf-8", "replace")]
-        at = max(at, edit.end)
-    return b"".join([*pieces, text[at:]])
-
-
-def _quote(
-    steps: tuple[Settings, ...],
-    inputs: dict[str, bytes],
-    final: str,
-    edits: list[dict[str, Any]],
-    decisions: list[dict[str, Any]],
-) -> None:
+def _quote(steps: tuple[Settings, ...], inputs: dict[str, bytes], account: Account) -> None:
     """Puts the text of spans beside their positions, where it is known."""
-    for edit in edits:
-        if edit["step"] in inputs:
-            edit["text"] = _slice(inputs[edit["step"]], edit["start"], edit["end"])
-    if edits and not inputs:
+    for edit in account.edits:
+        if edit.step in inputs:
+            edit.text = _slice(inputs[edit.step], edit.start, edit.end)
+    if account.edits and not inputs:
         return
     labels = [step.label for step in steps]
     methods = {getattr(step, "method", None): at for at, step in enumerate(steps)}
-    for decision in decisions:
+    final = account.text.encode()
+    for decision in account.decisions:
         at = methods.get(decision["method"])
         if decision["span_start"] is None or at is None:
             continue
-        text = next((inputs[label] for label in labels[at:] if label in inputs), final.encode())
+        text = next((inputs[label] for label in labels[at:] if label in inputs), final)
         decision["text"] = _slice(text, decision["span_start"], decision["span_end"])
 
 
@@ -145,7 +174,7 @@ def _by_steps(steps: tuple[Settings, ...] | str, row: dict[str, Any]) -> dict[st
     measured = {name.rpartition(".")[0] for name, v in row.items() if "." in name and v is not None}
     accounts = {}
     for step in steps:
-        if type(step).explain is not Settings.explain and step.label in measured:
+        if isinstance(step, Explains) and step.label in measured:
             try:
                 accounts[step.label] = step.explain(row["text"])
             except UsageError as error:
@@ -166,7 +195,7 @@ def near_ids(out: Path, name: str, most: int = 3) -> list[str]:
     return matches
 
 
-def explain(outs: list[Path], name: str) -> dict[str, Any]:
+def explain(outs: list[Path], name: str) -> Account:
     """The first of the folders that knows the id; UsageError where none does."""
     for out in outs:
         account = find(out, name)
@@ -177,9 +206,9 @@ def explain(outs: list[Path], name: str) -> dict[str, Any]:
     raise UsageError(f"no document {name!r} in {', '.join(str(o) for o in outs[:3])}{hint}")
 
 
-def _quoted(span: dict[str, Any]) -> str:
+def _quoted(span: str | None) -> str:
     """The text of a span, for the end of its line; empty where it is not known."""
-    text = " ".join(span.get("text", "").split())
+    text = " ".join((span or "").split())
     return f': "{plain(text, SHOWN)}"' if text else ""
 
 
@@ -193,16 +222,15 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:g}"
 
 
-def _partner(decision: dict[str, Any]) -> str | None:
+def _partner(partner: str | None, corpus: str | None) -> str | None:
     """The id of the partner, with the earlier corpus that it lies in."""
-    corpus = decision.get("partner_corpus")
-    return f"{decision['partner_id']} in {corpus}" if corpus else decision["partner_id"]
+    return f"{partner} in {corpus}" if corpus else partner
 
 
 def _passage(decision: dict[str, Any], name: str) -> str:
     """One line on a passage that stands more than once."""
     start, end = decision["span_start"], decision["span_end"]
-    partner = _partner(decision)
+    partner = _partner(decision["partner_id"], decision.get("partner_corpus"))
     which = f"  {decision['method']}: bytes {start} to {end} of its input"
     if decision["cluster"] is None:
         return f"{which} had been seen before ({decision['similarity']:.0%}), where is not known"
@@ -217,59 +245,60 @@ def _passage(decision: dict[str, Any], name: str) -> str:
     return f"{which} {keeper} (cluster {decision['cluster']})"
 
 
-def text(account: dict[str, Any], most: int = 40) -> str:
-    """The explanation for a terminal."""
-    lines = [f"{account['id']}: {account['status']}", f"  url     {account['url'] or '(none)'}"]
-    lines += [f"  source  {account['source'] or '(none)'}", f"  in      {account['out']}"]
-    for reason in reasons_of(account):
+def _lines(account: Account, most: int = 40) -> list[str]:
+    """The account for a terminal."""
+    lines = [f"{account.id}: {account.status}", f"  url     {account.url or '(none)'}"]
+    lines += [f"  source  {account.source or '(none)'}", f"  in      {account.out}"]
+    for reason in account.reasons:
         line = f"  dropped by {reason.name}"
         if reason.value is not None:
             line += f": value {_number(reason.value)}"
             if reason.threshold is not None:
-                setting = account["settings"].get(reason.name)
+                setting = account.settings.get(reason.name)
                 line += f", threshold {_number(reason.threshold)}"
                 line += f" of {setting}" if setting else ""
         lines.append(line + (f" ({reason.detail})" if reason.detail else ""))
-    passages = [d for d in account["decisions"] if d["span_start"] is not None]
-    for d in account["decisions"]:
+    passages = [d for d in account.decisions if d["span_start"] is not None]
+    for d in account.decisions:
         if d["span_start"] is not None:
             continue
+        partner = _partner(d["partner_id"], d.get("partner_corpus"))
         similar = f" with similarity {d['similarity']:.3f}" if d["similarity"] else ""
         if d["cluster"] is None:
             lines.append(f"  {d['method']}: seen before{similar}, where is not known")
         elif d["method"].startswith("decontaminate"):
             lines.append(
-                f"  {d['method']}: holds {d['similarity']:.0%} of the item {_partner(d)}, which is"
+                f"  {d['method']}: holds {d['similarity']:.0%} of the item {partner}, which is"
                 " in an evaluation set"
             )
         elif d["partner_id"]:
             lines.append(
-                f"  {d['method']}: copy of {_partner(d)}{similar};"
+                f"  {d['method']}: copy of {partner}{similar};"
                 f" {d['kept_id']} stays (cluster {d['cluster']})"
             )
         else:
             lines.append(f"  {d['method']}: the copy that stays of cluster {d['cluster']}")
-    lines += [_passage(d, account["id"]) + _quoted(d) for d in passages[:most]]
+    lines += [_passage(d, account.id) + _quoted(d.get("text")) for d in passages[:most]]
     if len(passages) > most:
         lines.append(f"  and {len(passages) - most} more passages (--json shows all)")
-    cuts = [edit for edit in account["edits"] if edit["rule"] != "white_space"]
+    cuts = [edit for edit in account.edits if edit.rule != "white_space"]
     for edit in cuts[:most]:
-        swap = f", replaced by {edit['replacement']!r}" if edit["replacement"] else ""
+        swap = f", replaced by {edit.replacement!r}" if edit.replacement else ""
         lines.append(
-            f"  cut by {edit['step']}.{edit['rule']}: bytes {edit['start']} to {edit['end']} of its"
-            f" input{swap}{_quoted(edit)}"
+            f"  cut by {edit.step}.{edit.rule}: bytes {edit.start} to {edit.end} of its"
+            f" input{swap}{_quoted(edit.text)}"
         )
     if len(cuts) > most:
         lines.append(f"  and {len(cuts) - most} more cuts (--json shows all, white space too)")
     measured: dict[str, list[str]] = {}
-    for name, value in account["measured"].items():
+    for name, value in account.measured.items():
         step, _, column = name.rpartition(".")
         measured.setdefault(step, []).append(f"{column} {_shown(value)}")
     lines += [f"  {step} measured: {', '.join(values)}" for step, values in measured.items()]
-    for step, sentences in account["explained"].items():
+    for step, sentences in account.explained.items():
         lines += [f"  {step}: {line}" for line in sentences[:1]] + [
             f"    {line}" for line in sentences[1:]
         ]
-    if account["text"]:
-        lines.append(f"  text: {plain(' '.join(account['text'][:400].split()), 300)}")
-    return "\n".join(map(one_line, lines))
+    if account.text:
+        lines.append(f"  text: {plain(' '.join(account.text[:400].split()), 300)}")
+    return lines

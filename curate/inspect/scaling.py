@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from curate.inspect import results
 from curate.inspect.compare.models import model_changes, runs_progress
+from curate.inspect.results import Computed, check_folder
 from llmcurate.base.disk.files import write_text
 from llmcurate.base.disk.process import cores
 from llmcurate.base.disk.units import counted, format_duration, format_scaled, parse_count
@@ -22,7 +23,7 @@ from llmcurate.base.terminal.tables import table
 if TYPE_CHECKING:
     from curate.cli.model_settings import ScalingFit, ScalingPlan, ScalingRun
     from train.evaluate.compare import Budget
-    from train.scaling.points import Curve, Measured
+    from train.scaling.fit import Curve, Measured
 
 SWEEP = "sweep.json"
 AHEAD = (1, 10, 100)  # times the largest budget of the points, that a fit is shown at
@@ -43,7 +44,7 @@ def run_sweep(
 ) -> None:
     """Trains the sweep into OUT, prints its table and writes OUT/sweep.json. Raises
     LlmcurateError."""
-    results.check_folder(out)
+    check_folder(out)
     from llmcurate.base.settings import from_dict, unflat
     from train.config import TrainConfig
     from train.scaling.sweep import ladder, parts_of, sweep
@@ -100,13 +101,6 @@ def _amounts(option: str, text: str) -> list[float]:
     return amounts
 
 
-def machine(figures: dict[str, Any]) -> str:
-    """`2 CPU cores`, or the kind of device."""
-    return (
-        counted(figures["cores"], "CPU core") if figures["device"] == "cpu" else figures["device"]
-    )
-
-
 def sweep_lines(figures: dict[str, Any]) -> list[str]:
     """The runs of a sweep as a table, and what they took."""
     points = figures["points"]
@@ -130,29 +124,23 @@ def sweep_lines(figures: dict[str, Any]) -> list[str]:
         for point in points
     ]
     total = sum(point["flops"] for point in points)
+    cpu = figures["device"] == "cpu"
+    machine = counted(figures["cores"], "CPU core") if cpu else figures["device"]
     cost = (
         f"{counted(len(points), 'run')}, {total:.2e} FLOPs, {format_duration(figures['seconds'])}"
     )
-    return [*table(head, rows), "", f"{cost} of training on {machine(figures)}"]
+    return [*table(head, rows), "", f"{cost} of training on {machine}"]
 
 
 def fit_points(path: Path, out: Path | None, chosen: ScalingFit, as_json: bool) -> None:
     """Prints the fits, and writes scaling.json and scaling.html. Raises LlmcurateError."""
-    from train.scaling.fit import fit
-    from train.scaling.points import read
+    from train.scaling.fit import fit, read
 
     measured = read(path)
     out = out or (path if path.is_dir() else None)
-    results.check_folder(out)
+    check_folder(out)
     figures = {"source": str(path), **fit(measured, seed=chosen.seed, resamples=chosen.resamples)}
-    results.show(
-        figures,
-        lambda: "\n".join(fit_lines(figures)),
-        lambda: render(figures, measured),
-        out,
-        as_json,
-        name="scaling",
-    )
+    LawFits(figures, measured).show(out, as_json)
 
 
 def _amount(number: float) -> str:
@@ -164,131 +152,140 @@ def _with_limits(value: float, ends: Sequence[float] | None, show: Callable[[flo
     return show(value) + (f" ({show(ends[0])} to {show(ends[1])})" if ends else "")
 
 
-def fit_rows(figures: dict[str, Any]) -> list[list[str]]:
-    """A row an approach: the exponent, and the best N at the largest budget and beyond."""
-    from train.scaling.fit import interval
-    from train.scaling.laws import Power
-
-    rows = []
-    for name, own in {**figures["approaches"], "Kaplan's law": figures["kaplan"]}.items():
-        if "reason" in own:
-            rows.append([name, f"none: {own['reason']}", *("" for _ in FITTED[2:])])
-            continue
-        best = Power(own["log_factor"], own["exponent"])
-        row = [name, _with_limits(own["exponent"], own["interval"], "{:.3f}".format)]
-        row.append(f"{len(own['resamples'])} of {figures['resamples']}")
-        for flops in (times * figures["flops"][1] for times in AHEAD):
-            row.append(_with_limits(best.optimum(flops)[0], interval(own, flops), _amount))
-        rows.append(row)
-    return rows
+Series = tuple[str, list[Any], list[Any]]  # name, dots, line
 
 
-def law_rows(figures: dict[str, Any]) -> list[list[str]]:
-    """The constants of the laws, one a row, with their intervals."""
-    laws = {
-        "Chinchilla's": figures["approaches"]["3: parametric"],
-        "Kaplan's": figures["kaplan"],
-    }
-    rows = [
-        [law, name, _with_limits(value, own["intervals"][name], "{:.4g}".format)]
-        for law, own in laws.items()
-        for name, value in own.get("law", {}).items()
-    ]
-    repeats = figures["repeats"]
-    for name, title in (("tokens", "R_D*"), ("parameters", "R_N*")) if repeats else ():
-        ends = repeats["intervals"].get(name)
-        rows.append(
-            [
-                "repetition",
-                title,
-                _with_limits(repeats[name], ends, "{:.4g}".format)
-                if ends
-                else f"{repeats[name]:.4g}, as published",
-            ]
+@dataclass(frozen=True)
+class LawFits(Computed):
+    """figures: of `train.scaling.fit`; measured: what they are fitted to."""
+
+    NAME = "scaling"
+    measured: Measured
+
+    def rows(self) -> list[list[str]]:
+        """A row an approach: the exponent, and the best N at the largest budget and beyond."""
+        from train.scaling.fit import interval
+        from train.scaling.laws import Power
+
+        rows = []
+        fits = {**self.figures["approaches"], "Kaplan's law": self.figures["kaplan"]}
+        for name, own in fits.items():
+            if "reason" in own:
+                rows.append([name, f"none: {own['reason']}", *("" for _ in FITTED[2:])])
+                continue
+            best = Power(own["log_factor"], own["exponent"])
+            row = [name, _with_limits(own["exponent"], own["interval"], "{:.3f}".format)]
+            row.append(f"{len(own['resamples'])} of {self.figures['resamples']}")
+            for flops in (times * self.figures["flops"][1] for times in AHEAD):
+                row.append(_with_limits(best.optimum(flops)[0], interval(own, flops), _amount))
+            rows.append(row)
+        return rows
+
+    def laws(self) -> list[list[str]]:
+        """The constants of the laws, one a row, with their intervals."""
+        laws = {
+            "Chinchilla's": self.figures["approaches"]["3: parametric"],
+            "Kaplan's": self.figures["kaplan"],
+        }
+        rows = [
+            [law, name, _with_limits(value, own["intervals"][name], "{:.4g}".format)]
+            for law, own in laws.items()
+            for name, value in own.get("law", {}).items()
+        ]
+        repeats = self.figures["repeats"]
+        for name, title in (("tokens", "R_D*"), ("parameters", "R_N*")) if repeats else ():
+            ends = repeats["intervals"].get(name)
+            rows.append(
+                [
+                    "repetition",
+                    title,
+                    _with_limits(repeats[name], ends, "{:.4g}".format)
+                    if ends
+                    else f"{repeats[name]:.4g}, as published",
+                ]
+            )
+        return rows + [
+            [law, "", f"{what} is at the limit of the fit: the points do not determine it"]
+            for law, own, what in (
+                *((law, own, "an exponent") for law, own in laws.items()),
+                ("repetition", repeats or {}, "an R*"),
+            )
+            if own.get("at_limit")
+        ]
+
+    def about(self) -> str:
+        """What the fits are made from."""
+        low, high = self.figures["flops"]
+        resamples = counted(self.figures["resamples"], "resample")
+        return (
+            f"{counted(self.figures['points'], 'point')} of {low:.2e} to {high:.2e} FLOPs; in"
+            f" brackets the 95 % of {resamples}, seed {self.figures['seed']}"
         )
-    return rows + [
-        [law, "", f"{what} is at the limit of the fit: the points do not determine it"]
-        for law, own, what in (
-            *((law, own, "an exponent") for law, own in laws.items()),
-            ("repetition", repeats or {}, "an R*"),
+
+    def text(self) -> str:
+        lines = [self.about(), "", *table(FITTED, self.rows())]
+        lines.append(f"x: times {self.figures['flops'][1]:.2e} FLOPs, the most of a point")
+        constants = table(("law", "constant", ""), self.laws(), left=(0, 1, 2))
+        return "\n".join([*lines, "", *constants])
+
+    def page(self) -> str:
+        approaches = self.figures["approaches"]
+        return templates.render(
+            "evaluate/scaling.html",
+            figures=self.figures,
+            about=self.about(),
+            head=FITTED,
+            rows=self.rows(),
+            laws=self.laws(),
+            parabolas=self._parabolas(),
+            curves=_curves(self.measured.curves),
+            lowest=approaches["1: envelope"]["lowest"],
+            predicted=approaches["3: parametric"].get("predicted", []),
+            best=self._best(),
+            sweep=sweep_lines(self.measured.about)[-1] if "cores" in self.measured.about else "",
         )
-        if own.get("at_limit")
-    ]
+
+    def _parabolas(self) -> list[Series]:
+        """The chart of budgets: the runs of each as dots, and the parabola through them."""
+        drawn: list[Series] = []
+        for parabola in self.figures["approaches"]["2: IsoFLOP"]["parabolas"]:
+            low, high = min(parabola["sizes"]), max(parabola["sizes"])
+            a, b, c = parabola["curve"]
+            sizes = [low * (high / low) ** (nth / 40) for nth in range(41)]
+            line = [(size, (a * math.log(size) + b) * math.log(size) + c) for size in sizes]
+            dots = list(zip(parabola["sizes"], parabola["losses"], strict=True))
+            drawn.append((f"{parabola['flops']:.2e} FLOPs", dots, line))
+        return drawn
+
+    def _best(self) -> list[Series]:
+        """The best size by budget, a line an approach, and the minima of parabolas as dots."""
+        from train.scaling.laws import Power, rule_of_twenty
+
+        low, high = self.figures["flops"][0], self.figures["flops"][1] * AHEAD[-1]
+        budgets = [low * (high / low) ** (nth / 40) for nth in range(41)]
+        series = []
+        for name, own in self.figures["approaches"].items():
+            inside = [each for each in own.get("parabolas", ()) if each["parameters"] is not None]
+            dots = [(each["flops"], each["parameters"]) for each in inside]
+            if "reason" not in own:
+                best = Power(own["log_factor"], own["exponent"])
+                line = [(flops, best.optimum(flops)[0]) for flops in budgets]
+                series.append((f"approach {name}", dots, line))
+        rule = [(flops, rule_of_twenty(flops)[0]) for flops in budgets]
+        return [*series, ("20 tokens a parameter", [], rule)]
 
 
-def about_fit(figures: dict[str, Any]) -> str:
-    """What the fits are made from."""
-    low, high = figures["flops"]
-    return (
-        f"{counted(figures['points'], 'point')} of {low:.2e} to {high:.2e} FLOPs; in brackets the"
-        f" 95 % of {counted(figures['resamples'], 'resample')}, seed {figures['seed']}"
-    )
-
-
-def fit_lines(figures: dict[str, Any]) -> list[str]:
-    """The fits for a terminal."""
-    lines = [about_fit(figures), "", *table(FITTED, fit_rows(figures))]
-    lines.append(f"x: times {figures['flops'][1]:.2e} FLOPs, the most of a point")
-    return [*lines, "", *table(("law", "constant", ""), law_rows(figures), left=(0, 1, 2))]
-
-
-def render(figures: dict[str, Any], measured: Measured) -> str:
-    """scaling.html."""
-    return templates.render(
-        "evaluate/scaling.html",
-        figures=figures,
-        about=about_fit(figures),
-        head=FITTED,
-        rows=fit_rows(figures),
-        laws=law_rows(figures),
-        parabolas=[_drawn(each) for each in figures["approaches"]["2: IsoFLOP"]["parabolas"]],
-        curves=_curves(measured.curves),
-        lowest=figures["approaches"]["1: envelope"]["lowest"],
-        predicted=figures["approaches"]["3: parametric"].get("predicted", []),
-        best=_best(figures),
-        sweep=sweep_lines(measured.about)[-1] if "cores" in measured.about else "",
-    )
-
-
-def _drawn(parabola: dict[str, Any]) -> tuple[str, list[Any], list[Any]]:
-    """One budget of the chart of parabolas."""
-    low, high = min(parabola["sizes"]), max(parabola["sizes"])
-    a, b, c = parabola["curve"]
-    sizes = [low * (high / low) ** (nth / 40) for nth in range(41)]
-    line = [(size, (a * math.log(size) + b) * math.log(size) + c) for size in sizes]
-    dots = list(zip(parabola["sizes"], parabola["losses"], strict=True))
-    return f"{parabola['flops']:.2e} FLOPs", dots, line
-
-
-def _curves(curves: Sequence[Curve]) -> list[tuple[str, list[Any], list[Any]]]:
+def _curves(curves: Sequence[Curve]) -> list[Series]:
     """A line a size: of its runs the one that costs most, from its second tenth on, so that where
     losses fall from does not hide where they end.
     """
     longest = {curve.parameters: curve for curve in sorted(curves, key=lambda c: c.flops[-1])}
-    series: list[tuple[str, list[Any], list[Any]]] = []
+    series: list[Series] = []
     for size, curve in sorted(longest.items()):
         points = list(zip(curve.flops, curve.loss, strict=True))
         if len(points) > 1:
             series.append((f"{size:,.0f} parameters", [], points[len(points) // 10 :]))
     return series
-
-
-def _best(figures: dict[str, Any]) -> list[tuple[str, list[Any], list[Any]]]:
-    """The best size by budget, a line an approach, and the minima of parabolas as dots."""
-    from train.scaling.laws import Power, rule_of_twenty
-
-    low, high = figures["flops"][0], figures["flops"][1] * AHEAD[-1]
-    budgets = [low * (high / low) ** (nth / 40) for nth in range(41)]
-    series = []
-    for name, own in figures["approaches"].items():
-        inside = [each for each in own.get("parabolas", ()) if each["parameters"] is not None]
-        dots = [(each["flops"], each["parameters"]) for each in inside]
-        if "reason" not in own:
-            best = Power(own["log_factor"], own["exponent"])
-            line = [(flops, best.optimum(flops)[0]) for flops in budgets]
-            series.append((f"approach {name}", dots, line))
-    rule = [(flops, rule_of_twenty(flops)[0]) for flops in budgets]
-    return [*series, ("20 tokens a parameter", [], rule)]
 
 
 def plan_budget(chosen: ScalingPlan, as_json: bool) -> None:

@@ -7,8 +7,10 @@ bounded by a batch, whatever the corpus.
 
 from __future__ import annotations
 
+import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,13 +23,15 @@ from curate.corpus.direct_input import DirectInput
 from curate.documents.documents import Documents
 from curate.formats.inputs import InputPlan, empty_files
 from curate.formats.read_settings import ReadSettings
-from curate.formats.subset import plan_reading
+from curate.formats.reading import plan_reading
 from curate.inspect.report import freshness
-from curate.inspect.report.bins import Range, edges_of, fill, numeric_columns, ranges
+from curate.inspect.report.bins import Histogram, Range, edges_of, fill, numeric_columns, ranges
+from curate.inspect.report.freshness import Source
 from curate.inspect.report.kept import HOST, sql_domain
+from curate.inspect.results import Findings
 from curate.text.buffers import as_large_string
 from curate.text.tables import segments
-from llmcurate.base.disk.database import literal, scratch_database
+from llmcurate.base.disk.database import literal, quoted, scratch_database
 from llmcurate.base.disk.parquet_writer import TableWriter, one_array
 from llmcurate.base.disk.units import counted, format_bytes, format_percent, format_scaled
 from llmcurate.base.errors import UsageError
@@ -36,7 +40,7 @@ from llmcurate.base.terminal.tables import table
 
 LENGTHS = ("characters", "words", "bytes")  # words: runs without white space
 TOP = 20
-SHARES = {"p01": 0.01, "p10": 0.1, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p90": 0.9, "p99": 0.99}
+SHARES = [0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99]
 EXACT_ROWS = 10_000_000  # beyond, quantiles are approximate (t-digest): exact ones do not spill
 # The view for a terminal.
 BAR = 24
@@ -51,6 +55,105 @@ QUANTILES = {
 }  # fmt: skip
 
 
+@dataclass(frozen=True)
+class Number:
+    """A numeric column: documents that have a finite value, quantiles, mean and histogram."""
+
+    count: int
+    least: float
+    p01: float
+    p10: float
+    p25: float
+    p50: float
+    p75: float
+    p90: float
+    p99: float
+    most: float
+    mean: float
+    histogram: Histogram
+
+
+@dataclass(frozen=True)
+class Labels:
+    """distinct: labels; documents: that have one; top: (label, documents, bytes), the first."""
+
+    distinct: int
+    documents: int
+    top: list[tuple[str, int, int]]
+
+
+@dataclass(frozen=True)
+class Statistics(Findings):
+    """The statistics of some inputs. skipped: records by type. encoding, of text: the terminal's,
+    for bars in characters that it has."""
+
+    NAME = "stats"
+    inputs: list[str]
+    documents: int
+    text_bytes: int
+    without_text: int
+    skipped: dict[str, int]
+    corrupt: int
+    bad_dates: int
+    files_without_documents: int
+    notices: list[str]
+    files: int
+    lengths: dict[str, Number]
+    columns: dict[str, Number]
+    languages: Labels
+    domains: Labels
+    sources: Labels
+    dates: Labels
+    freshness: list[Source]
+
+    def text(self, encoding: str | None = None) -> str:
+        utf = "utf" in (encoding or sys.stdout.encoding or "").lower()
+        blocks = BLOCKS if utf else ASCII
+        skipped, without = sum(self.skipped.values()), self.files_without_documents
+        others = [
+            f"{counted(self.without_text, 'document')} without text" if self.without_text else "",
+            f"{counted(skipped, 'other record')} skipped" if skipped else "",
+            f"{self.corrupt:,} corrupt" if self.corrupt else "",
+            f"{counted(without, 'file')} without a document" if without else "",
+            f"{counted(self.bad_dates, 'date')} that cannot be read" if self.bad_dates else "",
+        ]
+        size = f"{format_bytes(self.text_bytes)} of text"
+        lines = [
+            ", ".join(filter(None, [counted(self.documents, "document"), size, *others])),
+            "",
+        ]
+        rows = [
+            [
+                _label(name),
+                *(_figure(getattr(number, key)) for key in QUANTILES),
+                _spark(number.histogram.counts.tolist(), blocks),
+            ]
+            for name, number in (*self.lengths.items(), *self.columns.items())
+        ]
+        lines += table(("a document has", *QUANTILES.values(), ""), rows, left=(0, 7))
+        for group, title in TITLES.items():
+            lines += _bars(title, getattr(self, group), self.documents, blocks[-1])
+        if self.freshness:
+            rows = [
+                [
+                    "all" if source.name is None else _label(source.name),
+                    *(f"{n:,}" for n in (source.documents, source.dated)),
+                    *(day or "-" for day in (source.oldest, source.median, source.newest)),
+                    source.cutoff or "-",
+                    f"{source.versions:,}",
+                ]
+                for source in self.freshness
+            ]
+            head = ("dates of", "documents", "dated", "oldest", "median", "newest", "cut-off")
+            lines += ["", *table((*head, "again"), rows)]
+        return "\n".join(lines)
+
+    def page(self) -> str:
+        from llmcurate.base.pages import templates
+
+        return templates.render("stats.html", stats=self)
+
+
 def _length(name: str) -> str:
     """The column of a length in the temporary file, beside columns of any name."""
     return f"text: {name}"
@@ -62,7 +165,7 @@ def measure(batch: pa.RecordBatch, numeric: Iterable[str]) -> pa.Table:
     tables = segments(docs)
     words = np.diff(tables.words.lines[tables.lines.rows])
     size = np.diff(docs.buffers()[1])
-    columns: dict[str, Any] = {
+    columns: dict[str, pa.Array] = {
         _length("characters"): pa.array(tables.chars, pa.int64()),
         _length("words"): pa.array(words, pa.int64()),
         _length("bytes"): pa.array(size, pa.int64()),
@@ -81,8 +184,8 @@ def hosts(urls: pa.Array) -> pa.Array:
     return pc.utf8_lower(pc.struct_field(matches, "host")).cast(pa.large_string())
 
 
-def gather(inputs: list[str], read: ReadSettings | None = None) -> dict[str, Any]:
-    """The statistics of the inputs as JSON values; UsageError where no document has text."""
+def gather(inputs: list[str], read: ReadSettings | None = None) -> Statistics:
+    """The statistics of the inputs; UsageError where no document has text."""
     read = read or ReadSettings()
     plan = plan_reading(inputs, read)
     reader = DirectInput(plan, read)
@@ -96,29 +199,26 @@ def gather(inputs: list[str], read: ReadSettings | None = None) -> dict[str, Any
         with scratch_database(Path(folder) / "spill") as db:
             db.execute(f"CREATE VIEW docs AS SELECT * FROM read_parquet({literal(path)})")
             numbers = _numbers(db, path, lengths | columns)
-            statistics = {
-                "documents": tally["kept"],
-                "text_bytes": tally["bytes_out"],
-                "without_text": tally["rejected"],
-                "skipped": tally["skipped"],
-                "corrupt": tally["corrupt"],
-                "bad_dates": tally["bad_dates"],
-                "files_without_documents": tally["without_documents"]["files"],
-                "notices": [*plan.notices, *empty_files(tally)],
-                "files": len(plan.files),
-                "lengths": {n: numbers[_length(n)] for n in LENGTHS},
-                "columns": {n: numbers[n] for n in columns if n in numbers},
-                **_labels(db),
-                "freshness": freshness.dump(freshness.by_source(db, "docs")),
-            }
-    return statistics
-
-
-def render(statistics: dict[str, Any], inputs: list[str]) -> str:
-    """stats.html."""
-    from llmcurate.base.pages import templates
-
-    return templates.render("stats.html", stats=statistics, inputs=inputs)
+            languages, domains, sources, dates = _labels(db)
+            return Statistics(
+                inputs,
+                tally["kept"],
+                tally["bytes_out"],
+                tally["rejected"],
+                tally["skipped"],
+                tally["corrupt"],
+                tally["bad_dates"],
+                tally["without_documents"]["files"],
+                [*plan.notices, *empty_files(tally)],
+                len(plan.files),
+                {n: numbers[_length(n)] for n in LENGTHS},
+                {n: numbers[n] for n in columns if n in numbers},
+                languages,
+                domains,
+                sources,
+                dates,
+                freshness.by_source(db, "docs"),
+            )
 
 
 def _write(reader: DirectInput, path: Path) -> dict[str, bool]:
@@ -145,36 +245,31 @@ def _no_text(plan: InputPlan) -> str:
     return "no document of the input has text"
 
 
-def _numbers(db: Any, path: Path, columns: dict[str, bool]) -> dict[str, dict[str, Any]]:
+def _numbers(db: Any, path: Path, columns: dict[str, bool]) -> dict[str, Number]:
     """Range, mean, quantiles and histogram of each column that has a finite value."""
     spans = {n: r for n, r in ranges([path], columns).items() if r.count}
     bins = {n: [edges_of(r)] for n, r in spans.items()}
     fill([path], bins)
-    return {n: _number(db, n, r) | {"histogram": bins[n][0].dump()} for n, r in spans.items()}
+    return {n: _number(db, n, r, bins[n][0]) for n, r in spans.items()}
 
 
-def _number(db: Any, name: str, span: Range) -> dict[str, Any]:
-    quoted = '"' + name.replace('"', '""') + '"'
+def _number(db: Any, name: str, span: Range, histogram: Histogram) -> Number:
+    column = quoted(name)
     function = "quantile_disc" if span.count <= EXACT_ROWS else "approx_quantile"
-    shares = list(SHARES.values())
     values = db.execute(
-        f"SELECT {function}({quoted}::DOUBLE, {shares}) FROM docs WHERE isfinite({quoted}::DOUBLE)"
+        f"SELECT {function}({column}::DOUBLE, {SHARES}) FROM docs WHERE isfinite({column}::DOUBLE)"
     ).fetchone()[0]
-    return {
-        "count": span.count,
-        "least": span.least,
-        **dict(zip(SHARES, values, strict=True)),
-        "most": span.most,
-        "mean": span.total / span.count,
-    }
+    mean = span.total / span.count
+    p01, p10, p25, p50, p75, p90, p99 = values
+    ends = (span.most, mean, histogram)
+    return Number(span.count, span.least, p01, p10, p25, p50, p75, p90, p99, *ends)
 
 
-def _labels(db: Any) -> dict[str, Any]:
+def _labels(db: Any) -> Iterator[Labels]:
     """Documents and bytes by language, domain, source, and year or month."""
     size = f'"{_length("bytes")}"'
     ((years,),) = db.execute("SELECT count(DISTINCT year(date)) FROM docs").fetchall()
     when = "strftime(date, '%Y')" if years > 2 else "strftime(date, '%Y-%m')"
-    labels: dict[str, Any] = {}
     for name, value, order in (
         ("languages", "lang", "n DESC, label"),
         ("domains", sql_domain("host"), "n DESC, label"),
@@ -190,68 +285,16 @@ def _labels(db: Any) -> dict[str, Any]:
         ((distinct, documents),) = db.execute(
             f"SELECT count(DISTINCT {value}), count({value}) FROM docs"
         ).fetchall()
-        labels[name] = {
-            "distinct": distinct,
-            "documents": documents,
-            "top": [[label, n, size] for label, n, size in rows],
-        }
-    return labels
+        yield Labels(distinct, documents, rows)
 
 
-def text(statistics: dict[str, Any], encoding: str | None = "utf-8") -> str:
-    """A compact table; encoding: the terminal's, for bars in characters that it has."""
-    blocks = BLOCKS if "utf" in (encoding or "").lower() else ASCII
-    documents = statistics["documents"]
-    without, corrupt = statistics["without_text"], statistics["corrupt"]
-    empty = statistics["files_without_documents"]
-    skipped = sum(statistics["skipped"].values())
-    others = [
-        f"{counted(without, 'document')} without text" if without else "",
-        f"{counted(skipped, 'other record')} skipped" if skipped else "",
-        f"{corrupt:,} corrupt" if corrupt else "",
-        f"{counted(empty, 'file')} without a document" if empty else "",
-        f"{counted(statistics['bad_dates'], 'date')} that cannot be read"
-        if statistics["bad_dates"]
-        else "",
-    ]
-    size = f"{format_bytes(statistics['text_bytes'])} of text"
-    lines = [
-        ", ".join(filter(None, [counted(documents, "document"), size, *others])),
-        "",
-    ]
-    rows = [
-        [
-            _label(name),
-            *(_figure(values[key]) for key in QUANTILES),
-            _spark(values["histogram"]["counts"], blocks),
-        ]
-        for name, values in (*statistics["lengths"].items(), *statistics["columns"].items())
-    ]
-    lines += table(("a document has", *QUANTILES.values(), ""), rows, left=(0, 7))
-    for group, title in TITLES.items():
-        lines += _bars(title, statistics[group], documents, blocks[-1])
-    if statistics["freshness"]:
-        rows = [
-            [
-                "all" if source["name"] is None else _label(source["name"]),
-                *(f"{source[n]:,}" for n in ("documents", "dated")),
-                *(source[n] or "-" for n in ("oldest", "median", "newest", "cutoff")),
-                f"{source['versions']:,}",
-            ]
-            for source in statistics["freshness"]
-        ]
-        head = ("dates of", "documents", "dated", "oldest", "median", "newest", "cut-off", "again")
-        lines += ["", *table(head, rows)]
-    return "\n".join(lines)
-
-
-def _bars(title: str, group: dict[str, Any], documents: int, block: str) -> list[str]:
+def _bars(title: str, group: Labels, documents: int, block: str) -> list[str]:
     """The labels with the most documents; empty where no document has one."""
-    labels = group["top"][:TOP]
+    labels = group.top[:TOP]
     if not labels:
         return []
     most = max(n for _, n, _ in labels)
-    more = group["distinct"] > len(labels)
+    more = group.distinct > len(labels)
     rows = [
         [
             _label(label, LABEL),
@@ -262,9 +305,9 @@ def _bars(title: str, group: dict[str, Any], documents: int, block: str) -> list
         ]
         for label, n, size in labels
     ]
-    if without := documents - group["documents"]:
+    if without := documents - group.documents:
         rows.append(["(none)", "", f"{without:,}", "", ""])
-    head = title + (f" ({group['distinct']:,} in all)" if more else "")
+    head = title + (f" ({group.distinct:,} in all)" if more else "")
     return ["", head, *table((), rows, left=(0, 1), indent=2)]
 
 

@@ -2,15 +2,22 @@
 
 A group is what weights are given to: a source, or a value of the column `by`. A stratum is a part
 of a group with its own number of epochs: a bucket of scores. Sizes are whole numbers of one unit.
+`Strata` says of each document which one it is of, if any.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from fractions import Fraction
 from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from llmcurate.base.errors import UsageError
 
@@ -49,7 +56,7 @@ def preset_weights(preset: str) -> dict[str, Fraction]:
 
 
 # All shares are fractions, and ties go by name: no order of arrival and no rounding of sums
-# decides. train/data/mixing.py halves a list to know, without state, what the first n rows of a run
+# decides. train/data/rows.py halves a list to know, without state, what the first n rows of a run
 # hold; here the whole is known, so the largest remainders get what rounding down leaves (Hamilton's
 # way, every quota within 1 of its share, for any number of sources).
 
@@ -234,7 +241,7 @@ def check(groups: list[str], request: Request) -> None:
         _check_groups(values, groups, setting)
 
 
-def _check_groups(values: Mapping[str, Any], groups: list[str], setting: str) -> None:
+def _check_groups(values: Iterable[str], groups: list[str], setting: str) -> None:
     for name in values:
         if name not in groups:
             raise UsageError(f"mix: {setting} names {name!r}; there is {', '.join(groups)[:300]}")
@@ -348,3 +355,106 @@ def _within(
     else:
         why = f"all there is gives {sum(amounts.values()):,} of {total:,} within its bounds"
     return Design(nearest, {}, why)
+
+
+NONE = "none"  # of documents without a value in the column that groups are made by
+MOST_GROUPS = 10_000
+
+
+@dataclass
+class Strata:
+    """Numbers strata in the order in which they are met. by: column of groups, None: sources;
+    column, edges: of scores: bucket i holds edges[i - 1] <= score < edges[i], the last bucket
+    documents without a score; since, until: dates, the first is in, the second is not."""
+
+    by: str | None = None
+    column: str | None = None
+    edges: tuple[float, ...] = ()
+    since: datetime | None = None
+    until: datetime | None = None
+    undated: bool = True
+    keys: dict[Key, int] = field(default_factory=dict)
+    outside: dict[str, Counter[str]] = field(default_factory=dict)  # source -> reason -> documents
+
+    def of(self, source: str, batch: pa.RecordBatch) -> np.ndarray:
+        """int32[rows]: the number of each row's stratum; -1: it stays out of the mix."""
+        buckets = self._buckets(batch)
+        groups, names = self._groups(source, batch)
+        pair = groups.astype(np.int64) * (len(self.edges) + 2) + buckets
+        values, inverse = np.unique(pair, return_inverse=True)
+        numbers = []
+        for value in values.tolist():
+            group, bucket = divmod(value, len(self.edges) + 2)
+            numbers.append(self.keys.setdefault((names[group], bucket), len(self.keys)))
+        if len(self.keys) > MOST_GROUPS * (len(self.edges) + 2):
+            raise UsageError(f"mix: {self.by} has more than {MOST_GROUPS:,} values: take another")
+        strata = np.array(numbers, np.int32)[inverse.reshape(-1)]
+        return self._dated(source, batch, strata)
+
+    def begin(self) -> None:
+        """Counts what stays out anew."""
+        self.outside = {}
+
+    def _column(self, batch: pa.RecordBatch, name: str) -> pa.Array:
+        if name not in batch.schema.names:
+            raise UsageError(
+                f"mix: the documents have no column {name!r}; they have"
+                f" {', '.join(batch.schema.names)[:300]}"
+            )
+        return batch[name]
+
+    def _groups(self, source: str, batch: pa.RecordBatch) -> tuple[np.ndarray, list[str]]:
+        if self.by is None:
+            return np.zeros(batch.num_rows, np.int32), [source]
+        column = self._column(batch, self.by)
+        if pa.types.is_nested(column.type) or pa.types.is_binary(column.type):
+            raise UsageError(f"mix: the column {self.by!r} holds {column.type}, no names")
+        encoded = pc.fill_null(column.cast(pa.string()), NONE).dictionary_encode()
+        return encoded.indices.to_numpy(), [v or NONE for v in encoded.dictionary.to_pylist()]
+
+    def _buckets(self, batch: pa.RecordBatch) -> np.ndarray:
+        if self.column is None:
+            return np.zeros(batch.num_rows, np.int64)
+        column = self._column(batch, self.column)
+        try:
+            scores = pc.fill_null(column.cast(pa.float64()), np.nan).to_numpy(zero_copy_only=False)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+            raise UsageError(
+                f"mix: the column {self.column!r} holds {column.type}, no scores"
+            ) from None
+        buckets = np.searchsorted(np.array(self.edges), scores, side="right")
+        buckets[np.isnan(scores)] = len(self.edges) + 1
+        return buckets
+
+    def _dated(self, source: str, batch: pa.RecordBatch, strata: np.ndarray) -> np.ndarray:
+        if self.since is None and self.until is None:
+            return strata
+        dates = batch["date"]
+        stays = self.outside.setdefault(source, Counter())
+        null = dates.is_null().to_numpy(zero_copy_only=False)
+        marks: list[tuple[str, Any]] = []
+        if self.since is not None:
+            early = pc.less(dates, pa.scalar(self.since, dates.type))
+            marks.append(("before the window", early))
+        if self.until is not None:
+            late = pc.greater_equal(dates, pa.scalar(self.until, dates.type))
+            marks.append(("after the window", late))
+        if not self.undated:
+            marks.append(("without a date", pa.array(null)))
+        for reason, mask in marks:
+            out = pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
+            if out.any():
+                stays[reason] += int(out.sum())
+                strata = np.where(out, np.int32(-1), strata)
+        return strata
+
+
+def moment(text: str | None, setting: str) -> datetime | None:
+    """A date of the settings in UTC; UsageError for what is none."""
+    if text is None:
+        return None
+    try:
+        value = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        raise UsageError(f"mix: {setting} {text!r} is no date; write 2024-01-31") from None
+    return value if value.tzinfo else value.replace(tzinfo=timezone.utc)

@@ -21,13 +21,22 @@ import pyarrow.parquet as pq
 
 from curate.corpus.manifests import ids_hash, total_ids, write_manifest
 from curate.mix import table
-from curate.mix.design import Key, check, design
-from curate.mix.measure import ROWS, Measured, Rows, measure
-from curate.mix.order import Chosen, Taking, choose, keys, last_keys, positions
-from curate.mix.sizes import Sizes
+from curate.mix.design import Key, Strata, check, design, moment
+from curate.mix.measure import (
+    ROWS,
+    Chosen,
+    Measured,
+    Rows,
+    Sizes,
+    Taking,
+    choose,
+    keys,
+    last_keys,
+    measure,
+    positions,
+)
 from curate.mix.sources import EPOCH, Source
 from curate.mix.spill import Copy, Hashed, Spill
-from curate.mix.strata import Strata, moment
 from llmcurate.base.disk.files import text_digest
 from llmcurate.base.disk.parquet_writer import writing
 from llmcurate.base.disk.process import Threads

@@ -47,10 +47,10 @@ class Near:
         self.absent: dict[str, int] = {}
         indexes_of = {s.name: self._indexes(s) for s in sources}
         held = next((kept[0] for kept in indexes_of.values() if kept), None)
-        self.step = _step(held.record["comparable"]) if held else step or DedupMinhash()
+        self.step = _step(held.record.comparable) if held else step or DedupMinhash()
         for name, kept in indexes_of.items():
             for index in kept:
-                if _same(index.record["comparable"], self.step.comparable()):
+                if _same(index.record.comparable, self.step.comparable()):
                     self.kept.setdefault(name, index)
         self._ids = {n: TableWriter(scratch / f"ids-{k}.parquet") for k, n in enumerate(self.kept)}
         self._bands = TableWriter(self.path)
@@ -64,10 +64,8 @@ class Near:
         if len(source.inputs) != 1 or "://" in source.inputs[0]:
             return []
         out = Path(source.inputs[0])
-        minhash = [
-            index for index in indexes.all_in(out) if index.record["step"] == DedupMinhash.name
-        ]
-        return [i for i in minhash if i.record["step_version"] == DedupMinhash.version]
+        minhash = [index for index in indexes.all_in(out) if index.record.step == DedupMinhash.name]
+        return [i for i in minhash if i.record.step_version == DedupMinhash.version]
 
     def add(self, source: str, first: int, batch: pa.RecordBatch) -> None:
         """Documents of a source; first: the number of the first one among all."""
@@ -76,7 +74,7 @@ class Near:
             table = pa.table([number, batch["id"].cast(pa.string())], schema=IDS)
             self._ids[source].write(table)
             return
-        from curate.dedup.minhash.signatures import band_keys
+        from curate.dedup.minhash.kernels import band_keys
 
         bands, rows = self.step.banding
         signature, count = self.step.signatures(as_large_string(batch["text"]))

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator,
 
 from curate.mix.design import POLICIES, PRESETS, Request
 from curate.mix.sources import Source, named
-from curate.steps.contracts import Product, ProductContext, digest
+from curate.steps.contracts import Product, ProductContext, digest, step
 from llmcurate.base.disk.safe_paths import remove
 from llmcurate.base.errors import UsageError
 
@@ -160,10 +160,10 @@ def buckets(text: str) -> dict[str, Any]:
         ) from None
 
 
+@step("mix")
 class Mix(Product):
     """Mixes sources by weights and epochs, in an order drawn from a seed."""
 
-    name: ClassVar[str] = "mix"
     makes: ClassVar[str] = "corpus"
 
     sources: dict[str, tuple[str, ...]] = Field(
@@ -297,13 +297,13 @@ class Mix(Product):
 
     @model_validator(mode="after")
     def _checked(self) -> Mix:
-        from curate.mix.strata import moment
+        from curate.mix.design import moment
 
         if isinstance(self.weights, str) and self.weights not in (*POLICIES, *PRESETS):
             raise ValueError(
                 f"weights {self.weights!r}: {', '.join((*POLICIES, *PRESETS))}, or name=weight,..."
             )
-        numbers: dict[str, dict[str, Any]] = {"amounts": self.amounts, "epochs": self.epochs}
+        numbers: dict[str, dict[str, float]] = {"amounts": {**self.amounts}, "epochs": self.epochs}
         if isinstance(self.weights, dict):
             numbers["weights"] = self.weights
         for setting, values in numbers.items():

@@ -62,7 +62,7 @@ def open_sources(
     """
     from curate.corpus.direct_input import DirectInput
     from curate.formats.column_plan import carried_columns
-    from curate.formats.subset import plan_reading
+    from curate.formats.reading import plan_reading
 
     read = (read or ReadSettings()).model_copy(update={"batch_rows": 2000})
     plans = {name: plan_reading(inputs[name], read) for name in sorted(inputs)}

@@ -57,7 +57,7 @@ def as_shards(
     if are_shards(path):
         return Path(path)
     from curate.corpus.direct_input import DirectInput
-    from curate.formats.subset import plan_reading
+    from curate.formats.reading import plan_reading
     from tokenize_kit.shards.writer import encode_shards
 
     read = read or ReadSettings()

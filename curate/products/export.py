@@ -11,7 +11,7 @@ from typing import IO, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from curate.formats.jsonl import json_lines
-from curate.steps.contracts import Product, ProductContext
+from curate.steps.contracts import Product, ProductContext, step
 from curate.text.buffers import as_large_string
 from llmcurate.base.disk.files import replacing
 from llmcurate.base.disk.safe_paths import remove
@@ -20,13 +20,13 @@ from llmcurate.version import __version__
 WARC_COLUMNS = ["id", "url", "date", "lang", "text"]
 
 
+@step("export")
 class Export(Product):
     """Writes the corpus in a format of other tools.
 
     OUT/jsonl/part-00000.jsonl.zst and so on; reading them again gives the same documents. Or
     OUT/warc/part-00000.warc.gz, OUT/signatures.parquet or OUT/filter.bloom."""
 
-    name: ClassVar[str] = "export"
     makes: ClassVar[str] = "export"
 
     format: Literal["jsonl", "warc", "minhash", "bloom"] = Field(
@@ -147,12 +147,12 @@ def _emptied(out: Path, name: str) -> Path:
     return folder
 
 
+@step("search_index")
 class SearchIndexProduct(Product):
     """Builds the suffix arrays that `llmcurate search` reads.
 
     search.json and its files: five bytes a byte of text."""
 
-    name: ClassVar[str] = "search_index"
     makes: ClassVar[str] = "search_index"
 
     memory_mib: int = Field(2048, ge=64, description="Memory in MiB that sorting a chunk may take.")

@@ -3,66 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
-from curate.steps.contracts import Product, ProductContext
+from curate.scoring.fasttext.supervised import Training
+from curate.steps.contracts import Product, ProductContext, step, with_settings
 from llmcurate.base.disk.units import counted
 
 
-class LanguageModel(Product):
+class _Labelled(Product):
+    """The setting that stands before those of training."""
+
+    column: str = Field("lang", min_length=1, description="The column that holds the labels.")
+
+
+if not TYPE_CHECKING:
+    _Labelled = with_settings(_Labelled, Training)
+
+
+@step("language_model")
+class LanguageModel(_Labelled):
     """Trains a fastText model on documents and a column of labels.
 
     Writes language.bin (or .ftz) and card.json."""
 
-    name: ClassVar[str] = "language_model"
     paper: ClassVar[str] = "Joulin et al. 2017 (fastText)"
     makes: ClassVar[str] = "language_model"
-
-    column: str = Field("lang", min_length=1, description="The column that holds the labels.")
-    dim: int = Field(16, ge=1, description="Dimensions of the vectors.")
-    minn: int = Field(
-        2,
-        ge=0,
-        description=(
-            "Characters of the shortest character n-gram; 0 together with maxn 0 means none."
-        ),
-    )
-    maxn: int = Field(4, ge=0, description="Characters of the longest character n-gram.")
-    word_ngrams: int = Field(1, ge=1, description="Words of the longest word n-gram.")
-    loss: Literal["hs", "softmax", "ova"] = Field(
-        "hs",
-        description="The loss: hierarchical softmax (`hs`), `softmax`, or one against all (`ova`).",
-    )
-    bucket: int = Field(
-        2_000_000, ge=1, description="Rows of the matrix that n-grams share by hash."
-    )
-    epochs: int = Field(10, ge=1, description="Passes over the training texts.")
-    lr: float = Field(0.5, gt=0, description="Learning rate at the start; it falls to 0 linearly.")
-    min_count: int = Field(
-        1, ge=1, description="Least number of occurrences of a word in the vocabulary."
-    )
-    held_out: float = Field(
-        0.05,
-        ge=0,
-        lt=1,
-        description="Share of the texts, by hash, that the model is tested on and not trained on.",
-    )
-    piece_chars: int = Field(
-        0,
-        ge=0,
-        description="Characters of the pieces that documents are cut into; 0 leaves them whole.",
-    )
-    quantize: bool = Field(
-        False, description="Write the compressed form, language.ftz, instead of language.bin."
-    )
-    cutoff: int = Field(
-        0,
-        ge=0,
-        description="Number of n-grams and words that a compressed model keeps; 0 keeps all.",
-    )
-    seed: int = Field(0, ge=0, description="Seed of the training.")
 
     def identity(self) -> dict[str, Any]:
         from curate.scoring.language.model import need_library
@@ -71,8 +38,7 @@ class LanguageModel(Product):
         return super().identity()
 
     def build(self, context: ProductContext) -> dict[str, Any]:
-        from curate.scoring.language.examples import Training, labelled
-        from curate.scoring.language.train import train
+        from curate.scoring.language.train import labelled, train
 
         skipped = 0
 

@@ -71,7 +71,7 @@ def find_neighbours(corpus: Corpus, folder: Path, leaf: int = LEAF) -> Neighbour
 
 def _counts(corpus: Corpus) -> Iterator[tuple[pa.Array, tuple[np.ndarray, ...]]]:
     """(ids, hashed counts) batch by batch."""
-    from curate.dedup.semantic.hashed import hashed_counts
+    from curate.dedup.semantic.matrix import hashed_counts
     from curate.text.buffers import as_large_string, text_buffers
     from curate.text.words import word_table
 
@@ -82,7 +82,7 @@ def _counts(corpus: Corpus) -> Iterator[tuple[pa.Array, tuple[np.ndarray, ...]]]
 
 def _fit(corpus: Corpus) -> tuple[np.ndarray, Any]:
     """(hashes of the ids: uint64[documents], the basis, of a sample by those hashes)."""
-    from curate.dedup.semantic import hashed
+    from curate.dedup.semantic import matrix as embeddings
 
     df = np.zeros(FEATURES, np.int64)
     all_hashes = [np.empty(0, np.uint64)]
@@ -93,17 +93,17 @@ def _fit(corpus: Corpus) -> tuple[np.ndarray, Any]:
         all_hashes.append(drawn)
         for row, key in enumerate(drawn.tolist()):
             span = slice(offsets[row], offsets[row + 1])
-            if span.start < span.stop and (len(sample) < hashed.SAMPLE or key < sample[-1][0]):
+            if span.start < span.stop and (len(sample) < embeddings.SAMPLE or key < sample[-1][0]):
                 sample.append((key, buckets[span].copy(), counts[span].copy()))
         sample.sort(key=lambda entry: entry[0])
-        del sample[hashed.SAMPLE :]
+        del sample[embeddings.SAMPLE :]
     ends = np.concatenate([[0], np.cumsum([len(b) for _, b, _ in sample])]).astype(np.int64)
     flat = (
         np.concatenate([np.empty(0, np.uint32), *(b for _, b, _ in sample)]),
         np.concatenate([np.empty(0, np.uint16), *(c for *_, c in sample)]),
     )
     hashes = np.concatenate(all_hashes)
-    return hashes, hashed.fit(df, len(hashes), (ends, *flat), DIMENSIONS, RESIDUAL, SEED)
+    return hashes, embeddings.fit(df, len(hashes), (ends, *flat), DIMENSIONS, RESIDUAL, SEED)
 
 
 def _write_matrix(corpus: Corpus, basis: Any, by_hash: np.ndarray, path: Path) -> np.ndarray:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
 
 from curate.scoring.perplexity.sentences import Unit, Variant
-from curate.steps.contracts import Product, ProductContext
+from curate.steps.contracts import FromFiles, Product, ProductContext, step
 from curate.text.buffers import as_large_string
 from llmcurate.base.disk.files import write_text
 from llmcurate.base.errors import UsageError
@@ -19,14 +19,15 @@ from llmcurate.base.errors import UsageError
 FILE = "perplexity.bin"
 
 
-class PerplexityModel(Product):
+@step("perplexity_model")
+class PerplexityModel(Product, FromFiles):
     """Trains an n-gram model on the corpus.
 
     Writes perplexity.bin and card.json; with `arpa` also perplexity.arpa."""
 
-    name: ClassVar[str] = "perplexity_model"
     paper: ClassVar[str] = "Chen and Goodman 1998 (modified Kneser-Ney)"
     makes: ClassVar[str] = "perplexity_model"
+    decide_nothing: ClassVar[frozenset[str]] = frozenset({"memory_mib"})
 
     order: int = Field(5, ge=2, le=6, description="Words of the longest n-grams.")
     variant: Variant = Field(
@@ -105,11 +106,8 @@ class PerplexityModel(Product):
         return [self.pieces] if self.pieces else []
 
     def identity(self) -> dict[str, Any]:
-        """Without what decides no byte: memory."""
-        identity = super().identity()
-        del identity["settings"]["memory_mib"]
         self._smoothing().pruned()  # before anything is read
-        return identity
+        return super().identity()
 
     def _smoothing(self) -> Any:
         from curate.scoring.perplexity.train import Smoothing
@@ -140,8 +138,7 @@ class PerplexityModel(Product):
         card = {"file": FILE, "variant": self.variant, "unit": self.unit, **card}
         write_text(context.out / "card.json", json.dumps(card, indent=1) + "\n")
         if self.arpa:
-            from curate.scoring.perplexity.arpa import write_arpa
-            from curate.scoring.perplexity.model_file import read_model
+            from curate.scoring.perplexity.model_file import read_model, write_arpa
 
             write_arpa(context.out / "perplexity.arpa", read_model(context.out / FILE))
         return {"card": card}

@@ -12,13 +12,22 @@ import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from pydantic import Field, NonNegativeInt, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from curate.products.eval_texts import are_shards, as_shards, check_names
 from curate.products.needs import needs_training
-from curate.steps.contracts import Estimate, Product, ProductContext
+from curate.steps.contracts import (
+    Estimate,
+    FromFiles,
+    NamesCode,
+    Nested,
+    Product,
+    ProductContext,
+    step,
+    with_settings,
+)
 from curate.steps.functions import FunctionInFile, is_function
 from curate.steps.recipe import SettingNames
 from llmcurate.base.disk.files import file_digest, text_digest
@@ -26,7 +35,7 @@ from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
 from llmcurate.base.settings import change, dotted_names, flat, from_dict, shared, unflat
 from llmcurate.base.start import command
 from llmcurate.base.terminal.tables import table
-from train.config import AfterSpike, Precision, Sharing, TrainConfig, stages_of
+from train.config import TrainConfig, stages_of
 from train.model.config import ModelConfig
 from train.objective_settings import Task
 
@@ -147,11 +156,6 @@ def _resolved(value: Any, folder: Path | None) -> Any:
     return str(FunctionInFile.named(value, folder)) if named else value
 
 
-def _setting(name: str) -> Any:
-    """A field with the default, the description and the limits that it has in training."""
-    return shared(TrainConfig, name)
-
-
 def _joined(values: dict[str, Any], name: str, key: str = "", default: Any = "") -> dict[str, Any]:
     """``values`` with the settings that are called ``name`` and a dot in the mapping ``name``,
     where a word stands for the mapping's ``key``."""
@@ -165,16 +169,8 @@ def _joined(values: dict[str, Any], name: str, key: str = "", default: Any = "")
     return {k: v for k, v in values.items() if k not in dotted} | {name: whole}
 
 
-class PretrainProduct(Product):
-    """Trains a language model on token shards: checkpoints, metrics, a sample."""
-
-    name: ClassVar[str] = "pretrain"
-    described_in: ClassVar[type | None] = TrainConfig
-    makes: ClassVar[str] = "model"
-    needs: ClassVar[tuple[str, ...]] = ("shards",)
-    reads_corpus: ClassVar[bool] = False
-    in_place: ClassVar[bool] = True
-    resumes: ClassVar[str | None] = "checkpoints/step-*"
+class _Trained(Product):
+    """The settings that stand before those of training itself."""
 
     shards: str | None = Field(
         None,
@@ -185,74 +181,35 @@ class PretrainProduct(Product):
         description="Name of a model preset, or the folder of a model whose training goes on; or a"
         " mapping of that as `preset` and of other settings of the model.",
     )
-    steps: int = _setting("steps")
-    rows: int = _setting("rows")
-    context: Annotated[int, Field(ge=8)] = _setting("context")
+
+
+if not TYPE_CHECKING:
+    _Trained = with_settings(_Trained, TrainConfig)
+
+
+@step("pretrain")
+class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
+    """Trains a language model on token shards: checkpoints, metrics, a sample."""
+
+    makes: ClassVar[str] = "model"
+    needs: ClassVar[tuple[str, ...]] = ("shards",)
+    reads_corpus: ClassVar[bool] = False
+    in_place: ClassVar[bool] = True
+    resumes: ClassVar[str | None] = "checkpoints/step-*"
+
+    context: Annotated[int, Field(ge=8)] = shared(TrainConfig, "context")
     objective: str | dict[str, Any] = Field(
         "auto",
         description="What is learned: the name of an objective, or a mapping of that as `kind` and "
         "of its settings. `auto` is the model's own.",
     )
-    optimizer: str = _setting("optimizer")
-    lr: float = _setting("lr")
-    schedule: str = _setting("schedule")
-    lr_floor: float = _setting("lr_floor")
-    warmup: int = _setting("warmup")
-    decay: float = _setting("decay")
-    weight_decay: float = _setting("weight_decay")
-    beta1: float = _setting("beta1")
-    beta2: float = _setting("beta2")
-    eps: float = _setting("eps")
-    momentum: float = _setting("momentum")
-    clip: float = _setting("clip")
-    z_loss: float = _setting("z_loss")
-    teacher: str | None = _setting("teacher")
-    mtp_weight: float = _setting("mtp_weight")
-    teacher_weight: float = _setting("teacher_weight")
-    temperature: float = _setting("temperature")
-    ema: float = _setting("ema")
-    packing: str = _setting("packing")
-    sources: tuple[dict[str, Any], ...] = _setting("sources")
-    stages: tuple[dict[str, Any], ...] = _setting("stages")
-    max_epochs: float | None = _setting("max_epochs")
-    unique_tokens: int | None = _setting("unique_tokens")
-    vocab_size: int | None = _setting("vocab_size")
-    end_of_text: int | None = _setting("end_of_text")
-    tokenizer: str | None = _setting("tokenizer")
-    token_dtype: str | None = _setting("token_dtype")
-    held_out: float = _setting("held_out")
-    attention: str = _setting("attention")
-    precision: Precision = _setting("precision")
-    device: str = _setting("device")
-    accumulate: int = _setting("accumulate")
-    loss_chunk: int = _setting("loss_chunk")
-    recompute: bool | NonNegativeInt = _setting("recompute")
-    compile: bool = _setting("compile")
-    deterministic: bool = _setting("deterministic")
+    teacher: str | None = shared(TrainConfig, "teacher")
+    sources: tuple[dict[str, Any], ...] = shared(TrainConfig, "sources")
+    stages: tuple[dict[str, Any], ...] = shared(TrainConfig, "stages")
+    tokenizer: str | None = shared(TrainConfig, "tokenizer")
+    eval: dict[str, str] = Field({}, description=shared(TrainConfig, "eval").description)
+    eval_tokens: int = shared(TrainConfig, "eval_tokens")
     processes: int = Field(1, ge=1, description="Number of processes, one a GPU.")
-    parallel: Sharing = _setting("parallel")
-    replicas: int = _setting("replicas")
-    tensor: int = _setting("tensor")
-    context_parallel: int = _setting("context_parallel")
-    offload: bool = _setting("offload")
-    expert_parallel: bool = _setting("expert_parallel")
-    spike: AfterSpike = _setting("spike")
-    spike_factor: float = _setting("spike_factor")
-    spike_window: int = _setting("spike_window")
-    spike_batches: int = _setting("spike_batches")
-    log_every: int = _setting("log_every")
-    tensorboard: bool = _setting("tensorboard")
-    csv: bool = _setting("csv")
-    wandb: bool = _setting("wandb")
-    profile: int = _setting("profile")
-    eval_every: int = _setting("eval_every")
-    eval_tokens: int = _setting("eval_tokens")
-    eval: dict[str, str] = Field({}, description=_setting("eval").description)
-    checkpoint_every: int = _setting("checkpoint_every")
-    keep_checkpoints: int = _setting("keep_checkpoints")
-    keep_best: bool = _setting("keep_best")
-    async_checkpoints: bool = _setting("async_checkpoints")
-    seed: int = _setting("seed")
 
     @classmethod
     def setting_names(cls) -> list[str]:
@@ -420,8 +377,7 @@ class PretrainProduct(Product):
         if self._takes_default() and "shards" not in inputs:
             return None
         with needs_training():
-            from train.loop.forecast import forecast
-            from train.loop.forecast_tables import forecast_tables
+            from train.loop.forecast import forecast, forecast_tables
 
             figures = forecast(
                 Path(self.shards) if self.shards else inputs.get("shards"),

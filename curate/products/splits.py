@@ -45,8 +45,7 @@ def has_index(run: Path | None) -> bool:
     from curate.dedup.minhash.near_duplicates import DedupMinhash
 
     return run is not None and any(
-        index.record["step"] == DedupMinhash.name
-        and index.record["step_version"] == DedupMinhash.version
+        index.record.step == DedupMinhash.name and index.record.step_version == DedupMinhash.version
         for index in indexes.all_in(run)
     )
 

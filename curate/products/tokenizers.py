@@ -9,14 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from curate.steps.contracts import Product, ProductContext, sha256
+from curate.steps.contracts import Product, ProductContext, sha256, step, with_settings
 from llmcurate.base.disk.process import peak_bytes
 from llmcurate.base.disk.safe_paths import remove
 from llmcurate.base.errors import UsageError
-from llmcurate.base.settings import shared
-from tokenize_kit.learn.cutting import Newlines, Normal
-from tokenize_kit.learn.options import Backend, Model, PatternName, TrainingOptions
-from tokenize_kit.pattern.named import Digits
+from tokenize_kit.learn.options import TrainingOptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,53 +24,32 @@ if TYPE_CHECKING:
 Size = Annotated[int, Field(ge=2)]
 
 
-def _setting(name: str) -> Any:
-    """A field with the default, the description and the limits that it has in training."""
-    return shared(TrainingOptions, name)
+Vocab = Size | tuple[Size, ...]
+_VOCAB = Field(
+    32_000,
+    description=(
+        "Tokens of the vocabulary, special and reserved ones included; of several sizes each gets"
+        " a folder."
+    ),
+)
 
 
-class TokenizerProduct(Product):
+class _Learned(Product):
+    """The settings of training, and the size of the vocabulary."""
+
+    vocab: Vocab = _VOCAB
+
+
+if not TYPE_CHECKING:
+    _Learned = with_settings(Product, TrainingOptions, sizes=("vocab", Vocab, _VOCAB))
+
+
+@step("tokenizer")
+class TokenizerProduct(_Learned):
     """Trains tokenizers on the corpus: tokenizer.json and tokenizer_card.json, of several sizes in
     a folder each."""
 
-    name: ClassVar[str] = "tokenizer"
-    described_in: ClassVar[type | None] = TrainingOptions
     makes: ClassVar[str] = "tokenizer"
-
-    model: Model = _setting("model")
-    backend: Backend | None = _setting("backend")
-    vocab: Size | tuple[Size, ...] = Field(
-        32_000,
-        description=(
-            "Tokens of the vocabulary, special and reserved ones included; of several sizes each "
-            "gets a folder."
-        ),
-    )
-    pattern: PatternName | None = _setting("pattern")
-    regex: tuple[str, ...] = _setting("regex")
-    graphemes: bool = _setting("graphemes")
-    digits: Digits | None = _setting("digits")
-    forbid: tuple[str, ...] = _setting("forbid")
-    newlines: Newlines | None = _setting("newlines")
-    space_runs: int = _setting("space_runs")
-    script_boundaries: bool = _setting("script_boundaries")
-    dictionary: str | None = _setting("dictionary")
-    space_token: str | None = _setting("space_token")
-    normalise: Normal = _setting("normalise")
-    chat_template: str | None = _setting("chat_template")
-    special_tokens: tuple[str, ...] = _setting("special_tokens")
-    reserved: int = _setting("reserved")
-    pad_to: int = _setting("pad_to")
-    min_frequency: int = _setting("min_frequency")
-    max_token_length: int | None = _setting("max_token_length")
-    superwords: int | None = _setting("superwords")
-    character_coverage: float | None = _setting("character_coverage")
-    character_seeds: bool = _setting("character_seeds")
-    sample_bytes: int | None = _setting("sample_bytes")
-    seed: int = _setting("seed")
-    weights: str | None = _setting("weights")
-    temperature: float | None = _setting("temperature")
-    by: str | None = _setting("by")
 
     @field_validator("vocab", mode="before")
     @classmethod
@@ -152,10 +128,10 @@ def _unchanged(batches: Iterator[pa.RecordBatch], column: str) -> Iterator[pa.Re
         yield batch.select([name for name in names if name != "edits"])
 
 
+@step("shards")
 class ShardsProduct(Product):
     """Encodes the corpus into token shards (docs/architecture.md, Token shards)."""
 
-    name: ClassVar[str] = "shards"
     makes: ClassVar[str] = "shards"
     resumes: ClassVar[str | None] = ".shards.partial/progress.json"
     needs: ClassVar[tuple[str, ...]] = ("tokenizer",)

@@ -12,7 +12,7 @@ import json
 import sqlite3
 from collections.abc import Callable, Iterable, Set
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -27,12 +27,11 @@ from curate.corpus.manifests import file_record, manifest_path
 from curate.dedup.suffix_array.search_index import RECORD
 from curate.documents.documents import NUMBER
 from curate.documents.rejected import FOLDER, emptied, rejected_files
-from curate.refresh.removals import Removals
 from curate.run.ledger import Ledger, packed, unpacked
 from llmcurate.base.disk.files import part_files, replacing, write_text
 from llmcurate.base.disk.parquet_writer import writing
 from llmcurate.base.disk.safe_paths import inside, remove
-from llmcurate.base.errors import RunFailed, disk_error
+from llmcurate.base.errors import RunFailed, UsageError, disk_error
 from llmcurate.base.pages.html import without_texts
 
 
@@ -216,7 +215,7 @@ def _ledger(path: Path) -> int:
         db.execute("PRAGMA secure_delete=ON")
         rows = db.execute("SELECT stage, part, result FROM parts").fetchall()
         for stage, part, text in rows:
-            result = unpacked((stage, part), text)
+            result = unpacked((stage, part), text, dict)
             if result is not None and _without_excerpts(result):
                 values = (packed((stage, part), result), stage, part)
                 db.execute("UPDATE parts SET result = ? WHERE stage = ? AND part = ?", values)
@@ -266,3 +265,104 @@ def _blank_sketch(path: Path, settled: Path, ids: set[str]) -> None:
             table = table.set_column(at, column, without)
     with replacing(path) as aside:
         pq.write_table(table, aside)
+
+
+KINDS = ("url", "domain", "id")
+LABELS = 12  # deepest host name that is taken apart
+REMOVED = pa.schema(
+    [
+        ("id", pa.string()),
+        ("url", pa.string()),
+        ("by", pa.string()),  # url, domain or id, as was asked; superseded: by a newer version
+        ("snapshot", pa.string()),  # the first one without the document
+    ]
+)
+
+
+def normal_urls(urls: pa.Array) -> pa.Array:
+    """`curate.dedup.exact.normal_url` of each."""
+    normal = pc.replace_substring_regex(urls, r"https?://(www\.)?", "")
+    normal = pc.replace_substring_regex(normal, r"\?(utm_|ref|feed)[^\n]*", "")
+    return pc.utf8_rtrim(normal, characters="/")
+
+
+def hosts(urls: pa.Array) -> pa.Array:
+    """Host names in lower case, without user, port and a last dot; null where there is none."""
+    pattern = r"^[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#@]*@)?(?P<host>[^/?#:@]+)"
+    names = pc.struct_field(pc.extract_regex(urls, pattern), "host")
+    return pc.utf8_rtrim(pc.utf8_lower(names), characters=".")
+
+
+def normal_domain(text: str) -> str:
+    """A domain as it is compared; UsageError where it can be none."""
+    name = text.strip().lower().removeprefix("*.").strip(".")
+    if not name or any(c in name for c in "/:@ \t\0") or "." not in name:
+        raise UsageError(f"--domain {text}: write a host name such as example.org")
+    return name
+
+
+@dataclass(frozen=True)
+class Removals:
+    """The whole list."""
+
+    urls: frozenset[str] = frozenset()  # in normal form
+    domains: frozenset[str] = frozenset()
+    ids: frozenset[str] = frozenset()
+    superseded: frozenset[str] = frozenset()  # ids of pages that newer versions replace
+    _sets: dict[str, pa.Array] = field(default_factory=dict, compare=False, init=False)
+
+    @staticmethod
+    def of(entries: Iterable[tuple[str, str]]) -> Removals:
+        """From (kind, value) as they are recorded."""
+        by: dict[str, set[str]] = {kind: set() for kind in KINDS}
+        for kind, value in entries:
+            by[kind].add(value)
+        urls = normal_urls(pa.array(sorted(by["url"]), pa.string())).to_pylist()
+        return Removals(frozenset(urls), frozenset(by["domain"]), frozenset(by["id"]))
+
+    def __bool__(self) -> bool:
+        return bool(self.urls or self.domains or self.ids or self.superseded)
+
+    def _among(self, values: pa.Array, name: str) -> pa.Array:
+        if name not in self._sets:
+            self._sets[name] = pa.array(sorted(getattr(self, name)), pa.string())
+        return pc.fill_null(pc.is_in(values, value_set=self._sets[name]), False)
+
+    def by(self, ids: pa.Array, urls: pa.Array) -> pa.Array:
+        """Why each document goes: string[rows], null for those that stay."""
+        reason = pa.nulls(len(ids), pa.string())
+        domain = pa.array([False] * len(ids), pa.bool_())
+        if self.domains:
+            name = hosts(urls)
+            for _ in range(LABELS):
+                domain = pc.or_(domain, self._among(name, "domains"))
+                name = pc.replace_substring_regex(name, r"^[^.]*\.?", "")
+        for kind, mask in (
+            ("superseded", self._among(ids, "superseded")),
+            ("domain", domain),
+            ("url", self._among(normal_urls(urls), "urls")),
+            ("id", self._among(ids, "ids")),
+        ):
+            reason = pc.if_else(mask, pa.scalar(kind, pa.string()), reason)
+        return reason
+
+    def count(self, removed: pa.Table) -> int:
+        """How many rows of a table of REMOVED it means."""
+        ids, urls = (removed[n].combine_chunks() for n in ("id", "url"))
+        return len(ids) - int(self.by(ids, urls).null_count)
+
+    def in_part(self, path: Path, snapshot: str) -> pa.Table:
+        """The rows of REMOVED for a part of a corpus."""
+        tables = [REMOVED.empty_table()]
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(columns=["id", "url"], use_threads=False):
+                ids, urls = (batch.column(n).cast(pa.string()) for n in ("id", "url"))
+                by = self.by(ids, urls)
+                gone = pc.is_valid(by)
+                if not pc.any(gone).as_py():
+                    continue
+                rows = pa.table(
+                    [ids, urls, by, pa.repeat(snapshot, len(ids)).cast(pa.string())], schema=REMOVED
+                )
+                tables.append(rows.filter(gone))
+        return pa.concat_tables(tables)

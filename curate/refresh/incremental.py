@@ -15,45 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from curate.dedup.removal import DedupStep
-from curate.steps.contracts import CorpusStep, Product, Settings
+from curate.steps.contracts import CorpusStep
 from curate.steps.recipe import Recipe
 from llmcurate.base.errors import UsageError
 
-# Dedups of passages, and the `keep` under which the first copy stays.
-_KEEPS = {"dedup_passages": "one", "dedup_suffix_array": "first"}
 NEW_HOME = "take another HOME, or --rebuild this one from all of its inputs"
-
-
-def _obstacle(step: Settings) -> str | None:
-    """Why a step cannot work on new documents alone."""
-    settings = step.model_dump()
-    if not isinstance(step, CorpusStep) or step.name in (*_KEEPS, "dedup_exact", "dedup_minhash"):
-        return None
-    if step.name == "dedup_bloom":
-        if settings["expected"] is None:
-            return (
-                f"a filter has one size; give --set {step.label}.expected=N, the keys of all"
-                " refreshes together"
-            )
-        return None
-    if step.name == "decontaminate":
-        if settings["max_hits"] is not None:
-            return "`max_hits` counts in the whole corpus"
-        return None
-    if step.name == "perplexity":
-        if settings["cutoffs"] == "own":
-            without = f" --set {step.label}.low=0" if settings["low"] else ""
-            return (
-                f"percentiles are of the whole corpus; --set {step.label}.cutoffs=ccnet{without}"
-                " takes the limits that CCNet's models have"
-            )
-        return None
-    return "it decides by the whole corpus"
-
-
-def newest(step: Settings) -> bool:
-    """Whether newer versions of a page replace older ones, in earlier snapshots' documents too."""
-    return isinstance(step, DedupStep) and step.replaces(step.model_dump())
 
 
 def check(recipe: Recipe) -> str | None:
@@ -66,9 +32,11 @@ def check(recipe: Recipe) -> str | None:
         )
     policies = []
     for step in recipe.document_steps:
-        if reason := _obstacle(step):
+        if not isinstance(step, CorpusStep):
+            continue
+        if reason := step.obstacle:
             raise UsageError(f"refresh cannot do {step.label}: {reason} (docs/refresh.md)")
-        first = _first(step)
+        first = step.of_arrival if isinstance(step, DedupStep) else {}
         policies += [
             f"{step.label} ({setting}: {getattr(step, setting)})"
             for setting in sorted(first.keys() & step.model_fields_set)
@@ -79,38 +47,12 @@ def check(recipe: Recipe) -> str | None:
     return f"the copy that came first stays in {', '.join(policies)}" if policies else None
 
 
-def _first(step: Settings) -> dict[str, str]:
-    """The settings of a dedup under which what came first stays."""
-    settings = {}
-    if "survivor" in type(step).model_fields and not newest(step):
-        settings["survivor"] = "first"
-    if step.name in _KEEPS:
-        settings["keep"] = _KEEPS[step.name]
-    return settings
-
-
 def incremental(recipe: Recipe, runs: list[Path]) -> Recipe:
     """The recipe's steps on documents, its dedups under the policy `first` against these earlier
     runs (folders of the lineage, the oldest first)."""
-    steps = [_against(s, runs) for s in recipe.steps if not isinstance(s, Product)]
+    earlier = [str(run.resolve()) for run in runs]
+    steps = [s.arriving(earlier) if isinstance(s, CorpusStep) else s for s in recipe.document_steps]
     return replace(recipe, steps=tuple(steps), input=())
-
-
-def _against(step: Settings, runs: list[Path]) -> Settings:
-    if not isinstance(step, CorpusStep):
-        return step
-    values: dict[str, Any] = step.model_dump(exclude_unset=True)
-    if runs and "max_removal" in type(step).model_fields:
-        # Nine in ten of a day's pages may well be old ones: the guard is for what is set by hand.
-        values.setdefault("max_removal", 1.0)
-    if "survivor" in type(step).model_fields:
-        values |= _first(step)
-        # A Bloom filter holds what those before it held.
-        compared = runs[-1:] if step.name == "dedup_bloom" else runs
-        earlier = (*values.get("against", ()), *(str(run.resolve()) for run in compared))
-        if earlier:
-            values["against"] = earlier
-    return type(step)(**values).named(step.label)
 
 
 def described(recipe: Recipe) -> dict[str, Any]:

@@ -35,10 +35,10 @@ from curate.formats.fetched import (
     versions_now,
     wanted_inputs,
 )
-from curate.formats.input_file import InputFile
 from curate.formats.inputs import InputPlan
 from curate.formats.kinds import format_by_name
 from curate.formats.listing import find_files
+from curate.formats.partitions import InputFile
 from curate.formats.read_settings import ReadSettings
 from curate.formats.reading import PartitionReader
 from llmcurate.base.errors import RunFailed, UsageError

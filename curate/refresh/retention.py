@@ -2,7 +2,7 @@
 
 A run's folder stays while a snapshot that stands came from it: its indexes and ids are what the
 next refresh compares with. Of Bloom filters only those that a refresh may go on from stay, since
-each holds what those before it held.
+each holds what those before it held (`CorpusStep.cumulative`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from curate.corpus.manifests import manifest_path
 from curate.refresh import snapshot
 from curate.refresh.outcome import How
 from curate.refresh.state import DONE, State
+from curate.steps.registry import step_class
 from llmcurate.base.disk.files import TEMPORARY
 from llmcurate.base.disk.safe_paths import remove, remove_files
 
@@ -102,8 +103,9 @@ def tidy(state: State) -> None:
         for path in run.glob(".*-old"):  # of a killed one
             remove(path, inside=home)
         if refresh.name not in tips:
-            for filter_ in run.glob("index/dedup_bloom*"):
-                remove_folder(filter_, home)
+            for index in run.glob("index/[!.]*/"):
+                if getattr(step_class(index.name.partition("#")[0]), "cumulative", False):
+                    remove_folder(index, home)
     for path in (home / PRODUCTS).glob("[!.]*"):
         if path.is_symlink():
             if path.readlink().name not in standing:

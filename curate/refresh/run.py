@@ -25,7 +25,7 @@ from curate.formats.compression import path_of
 from curate.formats.inputs import InputPlan, plan_files
 from curate.formats.read_settings import ReadSettings
 from curate.refresh import incremental, retention, snapshot
-from curate.refresh.forgetting import Scrubbed, scrub
+from curate.refresh.forgetting import Removals, Scrubbed, scrub
 from curate.refresh.inputs import (
     Damaged,
     NewInputs,
@@ -35,16 +35,15 @@ from curate.refresh.inputs import (
     find_new,
 )
 from curate.refresh.outcome import How, Refreshed
-from curate.refresh.removals import Removals
 from curate.refresh.retention import PRODUCTS as FOLDER
 from curate.refresh.state import Refresh, State
-from curate.run.checks import check_code
 from curate.run.decisions import SUPERSEDED
 from curate.run.driver import run_planned
 from curate.run.homes import FILE
 from curate.run.ids import ISSUED
 from curate.run.outcome import Options
-from curate.run.plan import EarlierIds, RunPlan, make_plan, plan_run, stage_folder
+from curate.run.plan import EarlierIds, RunPlan, check_code, make_plan, plan_run, stage_folder
+from curate.steps.contracts import to_fetch
 from curate.steps.recipe import Recipe
 from llmcurate.base.disk.files import text_digest
 from llmcurate.base.disk.safe_paths import inside
@@ -529,7 +528,7 @@ def preview(recipe: Recipe, inputs: list[str], home: Path, how: How) -> list[str
     """What a refresh would take in, for `--dry-run`."""
     if line := incremental.check(recipe):
         say(line, how.quiet)
-    missing = [file for step in recipe.document_steps for file in step.to_fetch()]
+    missing = to_fetch(recipe.document_steps)
     for file in missing:
         say(f"a refresh fetches {file} first", how.quiet)
     if not (home / FILE).exists():

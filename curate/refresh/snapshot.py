@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from curate.corpus.indexes import link
 from curate.corpus.manifests import file_record, manifest_path, total_ids, write_manifest
-from curate.refresh.removals import Removals
+from curate.refresh.forgetting import Removals
 from curate.run.homes import CURRENT, FOLDER, manifest
 from llmcurate.base.disk.files import replacing, sync_path, temporary_name
 from llmcurate.base.disk.parquet_writer import writing

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,6 +20,7 @@ from curate.corpus.stage_files import (
 )
 from curate.documents.rejected import FOLDER, joined_schema
 from curate.engines.base import cpu_seconds
+from curate.run.messages import Assembled, AssembleTask, FileRecord
 from llmcurate.base.disk.database import literal, scratch_database
 from llmcurate.base.disk.files import clear_temporary, file_digest, replacing, sync_path
 from llmcurate.base.disk.parquet_writer import conform, writing
@@ -37,14 +38,14 @@ def rejected_schema(folders: list[Path]) -> pa.Schema:
     return joined_schema([public(schema.empty_table()).schema for schema in schemas])
 
 
-def _copied(source: Path, target: Path) -> dict[str, Any]:
+def _copied(source: Path, target: Path) -> FileRecord:
     """Copies a stage's file as it is."""
     with replacing(target) as aside:
         shutil.copyfile(source, aside)
     return {"documents": pq.read_metadata(source).num_rows, "sha256": file_digest(target)}
 
 
-def _renamed(folder: Path, part: int, changed: dict[int, str], target: Path) -> dict[str, Any]:
+def _renamed(folder: Path, part: int, changed: dict[int, str], target: Path) -> FileRecord:
     """Writes what a stage kept, with settled ids."""
     with writing(target) as writer:
         writer.write(pq.read_schema(part_path(folder, part, "kept")).empty_table())
@@ -54,8 +55,8 @@ def _renamed(folder: Path, part: int, changed: dict[int, str], target: Path) -> 
 
 
 def _rejected(
-    folders: list[Path], part: int, changed: dict[int, str], schema: pa.Schema, target: Path
-) -> dict[str, Any]:
+    folders: Sequence[Path], part: int, changed: dict[int, str], schema: pa.Schema, target: Path
+) -> FileRecord:
     """Writes what all stages rejected, in one schema."""
     size = 0
     with writing(target) as writer:
@@ -70,28 +71,24 @@ def _rejected(
     return {"documents": writer.rows, "text_bytes": size, "sha256": file_digest(target)}
 
 
-def assemble_partition(payload: dict[str, Any]) -> dict[str, Any]:
-    """One partition's part of corpus and rejected, and their times of change. folders: the stages'
-    folders in order; kept_bytes: text of the documents that the last one kept; sealed,
-    shared: what is read, which is compared first."""
+def assemble_partition(task: AssembleTask) -> Assembled:
+    """Writes one partition's part of corpus and rejected."""
     began = cpu_seconds()
-    verify(payload)
-    part = payload["part"]
-    folders = [Path(f) for f in payload["folders"]]
-    changed = changed_ids(payload["ids"], part)
+    verify(task.sealed, task.shared)
+    part, folders = task.part, task.folders
+    changed = changed_ids(str(task.ids), part)
     name = f"part-{part:05d}.parquet"
-    schema = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(payload["rejected_schema"])))
-    target = Path(payload["corpus"]) / name
+    schema = pa.ipc.read_schema(pa.py_buffer(bytes.fromhex(task.schema)))
+    target = task.corpus / name
     if changed and len(folders) == 1:
         kept = _renamed(folders[0], part, changed, target)
     else:
         kept = _copied(part_path(folders[-1], part, "kept"), target)
-    kept |= {"name": name, "text_bytes": payload["kept_bytes"], "ids": file_ids_hash(target)}
-    other = Path(payload["rejected"]) / name
+    kept |= {"name": name, "text_bytes": task.kept_bytes, "ids": file_ids_hash(target)}
+    other = task.rejected / name
     rejected = _rejected(folders, part, changed, schema, other)
-    times = {"kept": target.stat().st_mtime_ns, "rejected": other.stat().st_mtime_ns}
-    cpu = cpu_seconds() - began
-    return {"kept": kept, "rejected": {"name": name, **rejected}, "changed": times, "cpu": cpu}
+    changes = target.stat().st_mtime_ns, other.stat().st_mtime_ns
+    return Assembled(kept, {"name": name, **rejected}, *changes, cpu_seconds() - began)
 
 
 def clear_unfinished(out: Path) -> None:

@@ -19,6 +19,7 @@ from curate.engines.local import call_apart
 from curate.run import made
 from curate.run.intact import Intact, newest
 from curate.run.ledger import Ledger, ledger_path
+from curate.run.messages import Built, Published
 from curate.run.plan import ProductStage, RunPlan, stage_folder
 from curate.steps.contracts import Estimate, ProductContext
 from curate.steps.failures import failing
@@ -40,7 +41,7 @@ def corpus_batches(folder: Path, columns: list[str] | None = COLUMNS) -> Iterato
     sealed = {name: [None, entry["sha256"]] for name, entry in entries(folder)}
     for path in part_files(folder):
         if path.name in sealed:
-            verify({"sealed": [[str(path), sealed[path.name]]]})
+            verify([[str(path), sealed[path.name]]])
         with pq.ParquetFile(path) as file:
             yield from file.iter_batches(BATCH_ROWS, columns=columns, use_threads=False)
 
@@ -61,28 +62,27 @@ def build_product(
     quiet, workers = intact.options.quiet, intact.options.count()
     in_place = product.in_place
     folder = out if in_place else stage_folder(home, stage.folder_name)
-    built = ledger.stage_result(stage.key)
-    current = ledger.stage_result(f"published:{product.makes}") or {}
-    seals = built.pop("seals", {}) if built else {}
-    if built:
-        built.pop("at", None)
-    if built and _all_there(folder, built["files"], ledger):
+    built = ledger.stage_result(stage.key, Built)
+    current = ledger.stage_result(f"published:{product.makes}", Published)
+    if built and _all_there(folder, built.record["files"], ledger):
+        record, seals = built.record, built.seals
         if not intact.faults((folder / name, sealed) for name, sealed in seals.items()):
-            published = current.get("key") == stage.key and _all_there(out, built["files"], ledger)
+            is_current = current is not None and current.key == stage.key
+            published = is_current and _all_there(out, record["files"], ledger)
             # Links to what was compared just now need no second look.
             copies = [n for n in seals if published and not (out / n).samefile(folder / n)]
             if published and not intact.faults((out / n, seals[n]) for n in copies):
-                return built
+                return record
             if not in_place:
                 made.record(plan, stage, ledger)
                 _publish(stage, folder, out, ledger)
-                return built
+                return record
         else:  # a builder may go on from what it finds
             remove(folder, inside=home)
     for before in inputs.values():
         source = stage_folder(home, before.folder_name)
-        sealed = ledger.stage_result(before.key) or {}
-        verify({"sealed": [[str(source / n), s] for n, s in sealed.get("seals", {}).items()]})
+        if (other := ledger.stage_result(before.key, Built)) is not None:
+            verify([str(source / n), s] for n, s in other.seals.items())
     folder.mkdir(parents=True, exist_ok=True)
     corpus, direct = out / "corpus", None
     if "corpus" in inputs:  # a product made another corpus of what was there
@@ -97,7 +97,7 @@ def build_product(
     made.record(plan, stage, ledger)
     if in_place:
         # From here on what stands there is this product's, unfinished.
-        ledger.commit_stage(f"published:{product.makes}", {"key": stage.key, "files": []})
+        ledger.commit_stage(f"published:{product.makes}", Published(stage.key, []))
     ids: list[Any] = []  # of the first and the last document of the batch that the product reads
 
     def corpus_of(columns: list[str] | None = COLUMNS) -> Iterator[pa.RecordBatch]:
@@ -147,9 +147,9 @@ def build_product(
     # Training keeps its own account of checkpoints, and goes on changing what stands there.
     sealed = {} if in_place else {name: seal(folder / name) for name in files}
     at = newest(folder / name for name in sealed)
-    ledger.commit_stage(stage.key, {**record, "seals": sealed, "at": at})
+    ledger.commit_stage(stage.key, Built(record, sealed, at))
     if in_place:
-        ledger.commit_stage(f"published:{product.makes}", {"key": stage.key, "files": files})
+        ledger.commit_stage(f"published:{product.makes}", Published(stage.key, files))
     else:
         _publish(stage, folder, out, ledger)
     return record
@@ -216,7 +216,8 @@ def _publish(stage: ProductStage, folder: Path, out: Path, ledger: Ledger) -> No
     where it was built."""
     key = f"published:{stage.product.makes}"
     files = _files(folder)
-    before = (ledger.stage_result(key) or {}).get("files", [])
+    published = ledger.stage_result(key, Published)
+    before = published.files if published else []
     all_inside(out, before, ledger.path)
     for name in files:
         target = inside(out, name, follow=False)
@@ -227,7 +228,7 @@ def _publish(stage: ProductStage, folder: Path, out: Path, ledger: Ledger) -> No
                 " and give the command again, which computes nothing anew"
             )
     # Until all files stand there, what stands there is of no product.
-    ledger.commit_stage(key, {"key": None, "files": sorted({*before, *files})})
+    ledger.commit_stage(key, Published(None, sorted({*before, *files})))
     heads_before, heads = manifests(before), manifests(files)
     gone = (n for n in before if n not in files or n in heads_before)
     remove_files((out / name for name in gone), inside=out)
@@ -242,4 +243,4 @@ def _publish(stage: ProductStage, folder: Path, out: Path, ledger: Ledger) -> No
         except OSError:
             shutil.copyfile(folder / name, aside)
         aside.replace(target)
-    ledger.commit_stage(key, {"key": stage.key, "files": files})
+    ledger.commit_stage(key, Published(stage.key, files))

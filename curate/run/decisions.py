@@ -11,6 +11,7 @@ from curate.corpus import journal
 from curate.corpus.indexes import Index, earlier_files
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import MARK, Run, SketchedCorpus, Sketches, run_here
+from curate.run.messages import ResolveTask
 from curate.steps.failures import failing
 from llmcurate.base.disk.database import literal, scratch_database
 from llmcurate.base.disk.files import replacing
@@ -19,7 +20,7 @@ from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import TooMuchGone
 
 if TYPE_CHECKING:
-    from curate.steps.contracts import CorpusStep, Settings
+    from curate.steps.contracts import CorpusStep
 
 SUPERSEDED = "superseded.parquet"  # earlier documents that newer versions replace
 
@@ -38,10 +39,8 @@ def resolve(
     remove.
     own: the step's folder; size: documents and bytes of text that reached the step; run: who does
     what the step splits into tasks, of these sizes."""
-    from curate.dedup.removal import DedupStep, Removal
-
     began = time.perf_counter()
-    earlier = step.earlier() if isinstance(step, DedupStep) else []
+    earlier = step.earlier()
     for index in earlier:
         index.check()
     own.mkdir(exist_ok=True)
@@ -53,20 +52,19 @@ def resolve(
         named = tuple((index.name, index.step_folder) for index in earlier)
         whole = corpus.folder / ".spill-resolve" / "with-earlier.parquet" if earlier else aside
         sketches = Sketches(db, whole, own, files, named, run, sizes)
-        dated = isinstance(step, DedupStep) and step.survivor == "newest"
-        if dated or not step.in_tasks:
+        if step.dated or not step.in_tasks:
             sketches.make_view()
         with journal.resolving(own), failing(step.label):
-            counts = step.resolve(sketches)
-            if earlier and isinstance(step, DedupStep) and step.replaces(step.model_dump()):
+            counts = step.resolve(sketches).record()
+            if earlier and step.replaces:
                 counts["superseded"] = _superseded(db, whole, own / SUPERSEDED)
         if earlier:
             counts |= _own_decisions(db, whole, aside, earlier)
             for index in earlier:  # once more, since it was read meanwhile
                 index.check()
-        if dated:
+        if step.dated:
             counts["notices"] = undated(db, step.label)
-        if isinstance(step, Removal):
+        if step.most_removed is not None:
             counts["removal"] = _removal(db, aside, size, counts.pop("cut", None))
     seconds = round(time.perf_counter() - began, 3)
     return {**counts, "seconds": seconds, "seal": seal(decisions)}
@@ -91,22 +89,15 @@ def undated(db: Any, label: str) -> list[str]:
     ]
 
 
-def resolve_one_partition(payload: dict[str, Any]) -> dict[str, Any]:
-    """`resolve` in a worker, of a corpus of one partition. payload: `spec`, the stage's
-    specification, and the arguments of `resolve` as JSON has them."""
-    from curate.run.worker.specification import load_spec
+def resolve_one_partition(task: ResolveTask) -> dict[str, Any]:
+    """`resolve` in a worker, of a corpus of one partition."""
+    from curate.run.worker.stage import load_stage
 
-    spec = load_spec(payload["spec"])
-    folder, kind = Path(spec["folder"]), spec["sketch_kind"]
-    return resolve(
-        spec["sketch"],
-        SketchedCorpus(folder, 1, kind, payload["ids_changed"]),
-        Path(payload["own"]),
-        Path(payload["decisions"]),
-        (payload["size"][0], payload["size"][1]),
-        1,
-        sizes=Sizes(**payload["sizes"]),
-    )
+    stage = load_stage(task.spec)
+    step = stage.sketch()
+    assert step is not None
+    corpus = SketchedCorpus(stage.folder, 1, stage.spec.sketch_kind, task.ids_changed)
+    return resolve(step, corpus, task.own, task.decisions, task.size, 1, sizes=task.sizes)
 
 
 def _superseded(db: Any, whole: Path, path: Path) -> int:
@@ -178,20 +169,18 @@ def _removal(db: Any, path: Path, size: tuple[int, int], cut: int | None) -> dic
     return {"documents": [gone, size[0]], "bytes": [cut, size[1]], "most": _most(db, source)}
 
 
-def guard(step: Settings, counts: dict[str, Any]) -> None:
+def guard(step: CorpusStep, counts: dict[str, Any]) -> None:
     """TooMuchGone where a dedup would remove more than its `max_removal`. found: what `resolve`
     returned. The decisions stay, so that a run with a higher limit goes on from them."""
-    from curate.dedup.removal import Removal
-
-    removal = counts.get("removal")
-    if removal is None or not isinstance(step, Removal):
+    removal, most = counts.get("removal"), step.most_removed
+    if removal is None or most is None:
         return
     for unit in ("documents", "bytes"):
         part, all_ = removal[unit]
-        if all_ and part / all_ > step.max_removal:
+        if all_ and part / all_ > most:
             stop = TooMuchGone(
                 f"{step.label} would remove {part:,} of {all_:,} {unit} ({part / all_:.1%}), more"
-                f" than max_removal {step.max_removal:g}{removal['most']}; nothing was removed."
+                f" than max_removal {most:g}{removal['most']}; nothing was removed."
                 " If that is right, raise the limit: --max-removal 1, or max_removal in the recipe"
             )
             stop.share = part / all_

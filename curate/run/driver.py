@@ -9,21 +9,20 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from curate.corpus import indexes, manifests
-from curate.engines.base import Engine, Jobs, Task
+from curate.engines.base import Engine, Jobs, R, T
 from curate.engines.choose import check_engine, open_engine
 from curate.run import assemble, worker_deaths
-from curate.run.checks import check_code, check_out
 from curate.run.intact import Intact, changed_after, corpus_seals, finished_files, newest
 from curate.run.interrupt import prompt_interrupt
 from curate.run.ledger import Ledger
 from curate.run.made import begin_anew, check_made
+from curate.run.messages import Assembled, AssembleTask, Built, CorpusRecord
 from curate.run.outcome import Options, Outcome
-from curate.run.plan import MapStage, RunPlan, decisions_path, stage_folder
+from curate.run.plan import MapStage, RunPlan, check_code, check_out, decisions_path, stage_folder
 from curate.run.records import read_record
 from curate.run.stages import Report, Stages, begin_report
 from llmcurate.base.disk.files import clear_temporary
@@ -34,6 +33,7 @@ from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import Damaged, RunFailed, disk_error, name_file
 from llmcurate.base.terminal.progress import Progress, say
 
+ASSEMBLE = "curate.run.assemble:assemble_partition"
 CORPUS = "corpus"  # the ledger's row of corpus/ and rejected/
 
 
@@ -140,8 +140,8 @@ class _Run:
         return write
 
     def _begin_report(self, report: Report, engine: Engine) -> Callable[[], None]:
-        def run(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
-            return engine.map(function, tasks, worker_deaths.retry_once("the report"))
+        def run(function: str, tasks: Sequence[T], result: type[R]) -> Iterator[tuple[T, R]]:
+            return engine.map(function, tasks, result, worker_deaths.retry_once("the report"))
 
         before = engine.cpu
         write = report(self.outcome, self.options.count(), run, self.options.sizes)
@@ -183,8 +183,8 @@ class _Run:
         return True
 
     def _product_seals(self) -> dict[str, Seal]:
-        results = [self.ledger.stage_result(stage.key) or {} for stage in self.plan.products]
-        return {name: seal for r in results for name, seal in r.get("seals", {}).items()}
+        built = (self.ledger.stage_result(stage.key, Built) for stage in self.plan.products)
+        return {name: seal for b in built if b for name, seal in b.seals.items()}
 
     def _leaves(self) -> list[Path]:
         steps = [stage.sketch for stage in self.plan.stages if stage.sketch is not None]
@@ -193,8 +193,8 @@ class _Run:
     def _say_what_changes(self) -> None:
         names = [(s.key, s.folder_name) for s in self.plan.stages]
         names += [(p.key, p.folder_name) for p in self.plan.products]
-        again = [n for key, n in names if self.ledger.stage_result(key) is None]
-        kept = [n for key, n in names if self.ledger.stage_result(key) is not None]
+        again = [n for key, n in names if not self.ledger.has(key)]
+        kept = [n for key, n in names if self.ledger.has(key)]
         if kept:
             say(f"reusing {', '.join(kept)}", self.options.quiet)
         if again:
@@ -220,27 +220,28 @@ class _Run:
             schema = assemble.schema_hex(assemble.rejected_schema(folders))
         assembled = f"{key}:assembled"
         self.ledger.forget_parts(assembled)  # of a killed run, whose files are gone
-        tasks: Iterator[Task] = (
-            {
-                "part": part,
-                "folders": [str(f) for f in folders],
-                "ids": str(folders[0] / "ids.parquet"),
-                "corpus": str(corpus),
-                "rejected": str(rejected),
-                "rejected_schema": schema,
-                "kept_bytes": of_part[-1][0]["bytes_out"],
-                "sealed": [file for _, files in of_part for file in files],
-                "shared": ids,
-            }
+        tasks = (
+            AssembleTask(
+                part,
+                tuple(folders),
+                ids=folders[0] / "ids.parquet",
+                corpus=corpus,
+                rejected=rejected,
+                schema=schema,
+                kept_bytes=of_part[-1][0].bytes_out,
+                sealed=[file for _, files in of_part for file in files],
+                shared=ids,
+            )
             for part, of_part in enumerate(zip(*inputs, strict=True))
         )
         cpu, documents = 0.0, Counter[str]()
         with Progress("assemble", self.parts, self.options.quiet) as progress:
             again = worker_deaths.retry_once("the assembly")
-            for task, result in engine.map("curate.run.assemble:assemble_partition", tasks, again):
-                self.ledger.commit_part(assembled, task["part"], result)
-                cpu += result["cpu"]
-                documents.update({k: result[k]["documents"] for k in ("kept", "rejected")})
+            for task, result in engine.map(ASSEMBLE, tasks, Assembled, again):
+                self.ledger.commit_part(assembled, task.part, result)
+                cpu += result.cpu
+                documents["kept"] += int(result.kept["documents"])
+                documents["rejected"] += int(result.rejected["documents"])
                 progress.update()
         self.outcome.driver["assembling"] = cpu
         self._check_counts(documents)
@@ -253,7 +254,8 @@ class _Run:
             (self.out / "decisions.parquet").unlink(missing_ok=True)
         for kind, aside, name in (("rejected", rejected, "rejected"), ("kept", corpus, "corpus")):
             assemble.swap(aside, self.out / name)
-            files = (result[kind] for _, result in self.ledger.results(assembled))
+            results = self.ledger.results(assembled, Assembled)
+            files = (r.kept if kind == "kept" else r.rejected for _, r in results)
             manifests.write_manifest(self.out / name, files, key)
             path = manifests.manifest_path(self.out / name)
             beside[path.name] = seal(path)
@@ -273,33 +275,36 @@ class _Run:
 
     def _seal_corpus(self, key: str, files: dict[str, Seal]) -> None:
         at = newest(self.out / name for name in files)
-        self.ledger.commit_stage(CORPUS, {"key": key, "files": files, "at": at})
+        self.ledger.commit_stage(CORPUS, CorpusRecord(key, files, at))
 
     def _changed(self, products: bool = True) -> Iterator[tuple[Path, Seal]]:
         """The files of the corpus, and of products, that changed after these were whole, or are
         gone."""
-        for _, result in self.ledger.results(f"{self.plan.corpus_key}:assembled"):
-            for kind, name in (("kept", "corpus"), ("rejected", "rejected")):
-                sealed = self.out / name / result[kind]["name"], [None, result[kind]["sha256"]]
-                yield from changed_after(result["changed"][kind], [sealed])
+        for _, made in self.ledger.results(f"{self.plan.corpus_key}:assembled", Assembled):
+            for folder, record, at in (
+                ("corpus", made.kept, made.kept_changed),
+                ("rejected", made.rejected, made.rejected_changed),
+            ):
+                path = self.out / folder / str(record["name"])
+                yield from changed_after(at, [(path, [None, record["sha256"]])])
         if self._stood:
             yield from changed_after(self._stood, corpus_seals(self.out))
-        rows = [(self.ledger.stage_result(CORPUS) or {}, "files")]
-        made_products = self.plan.products if products else ()
-        rows += [(self.ledger.stage_result(p.key) or {}, "seals") for p in made_products]
-        for row, name in rows:
-            seals = row.get(name, {}).items()
+        if corpus := self.ledger.stage_result(CORPUS, CorpusRecord):
             yield from changed_after(
-                row.get("at", 0), ((self.out / file, of) for file, of in seals)
+                corpus.at, ((self.out / f, s) for f, s in corpus.files.items())
             )
+        for product in self.plan.products if products else ():
+            if built := self.ledger.stage_result(product.key, Built):
+                sealed = ((self.out / file, of) for file, of in built.seals.items())
+                yield from changed_after(built.at, sealed)
 
     def _corpus_stands(self, key: str, engine: Engine) -> bool:
         """Whether the corpus is what was written, and nothing else lies there."""
         self._stood = time.time_ns() - 1_000_000_000  # clocks of file systems are late
-        entry = self.ledger.stage_result(CORPUS)
-        if entry is None or entry["key"] != key:
+        entry = self.ledger.stage_result(CORPUS, CorpusRecord)
+        if entry is None or entry.key != key:
             return False
-        return self.intact.corpus_stands(self.out, entry, engine)
+        return self.intact.corpus_stands(self.out, entry.files, engine)
 
     def _has_corpus(self, key: str) -> bool:
         decided = any(s.sketch for s in self.plan.stages)
@@ -320,8 +325,10 @@ class _Run:
         from curate.run.build import build_product
 
         if self.plan.products and self.plan.stages:
-            beside = (self.ledger.stage_result(CORPUS) or {}).get("files", {})
-            verify({"sealed": [[str(self.out / name), of] for name, of in beside.items()]})
+            corpus = self.ledger.stage_result(CORPUS, CorpusRecord)
+            verify(
+                [str(self.out / name), of] for name, of in (corpus.files if corpus else {}).items()
+            )
         for stage in self.plan.products:
             before = {k: self.plan.products[i] for k, i in stage.inputs.items()}
             record = build_product(

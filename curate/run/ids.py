@@ -38,6 +38,7 @@ from llmcurate.base.disk.database import arrow_batches, literal, paths_literal, 
 from llmcurate.base.disk.files import replacing
 from llmcurate.base.disk.parquet_writer import writing
 from llmcurate.base.disk.safe_paths import remove_files
+from llmcurate.base.messages import Task
 
 ISSUED = "issued.parquet"  # all ids of a run that others go on from
 # What stands before the last `~number` of an id, and the number.
@@ -112,6 +113,7 @@ NAMED = """SELECT seen.part, n, own IS NULL AND base > 0 AS moved,
 KEYS = pa.schema(
     [("key", pa.uint64()), ("part", pa.int32()), ("n", pa.int64()), ("own", pa.bool_())]
 )
+BASED, SHARED = "ids-bases.parquet", "ids-shared.parquet"  # of all groups, and of all ranges
 MEMORY = "512MB"  # of a task's database
 RANGE_BITS = 10  # at most: of hashes, whose ranges are a task each
 
@@ -131,21 +133,33 @@ class _Groups:
     def files(self, kind: str, ranges: bool = False) -> list[Path]:
         """One a group, or a range of hashes."""
         count = 1 << self.bits if ranges else len(self.bounds)
-        return [self.folder / f"ids-{kind}-{number:05d}.parquet" for number in range(count)]
+        return [_file(self.folder, kind, number) for number in range(count)]
 
-    def each(self, run: Run, name: str, *kinds: str, **common: Any) -> None:
-        """Runs a function for each group, with the group's files of some kinds."""
-        files = {kind: self.files(kind) for kind in kinds}
-        tasks = [
-            {
-                **{"part": n, "folder": str(self.folder), "first": first, "last": last},
-                **{kind: str(paths[n]) for kind, paths in files.items()},
-                **{"bits": self.bits, **common},
-            }
-            for n, (first, last) in enumerate(self.bounds)
-        ]
-        for _ in run(f"{__name__}:{name}", tasks):
+    def run(self, run: Run, name: str, ranges: bool = False) -> None:
+        """Runs a function for each group, or each range of hashes."""
+        bounds = [(0, len(self.bounds))] * (1 << self.bits) if ranges else self.bounds
+        tasks = [IdTask(n, self.folder, *bound, self.bits) for n, bound in enumerate(bounds)]
+        for _ in run(f"{__name__}:{name}", tasks, object):
             pass
+
+
+def _file(folder: Path, kind: str, number: int) -> Path:
+    return folder / f"ids-{kind}-{number:05d}.parquet"
+
+
+@dataclass(frozen=True)
+class IdTask(Task):
+    """A group of partitions [first, last), or a range of hashes of so many groups. folder: the
+    stage's; bits: as of `_Groups`."""
+
+    folder: Path
+    first: int
+    last: int
+    bits: int
+
+    def file(self, kind: str) -> Path:
+        """Return the group's, or the range's, file of a kind."""
+        return _file(self.folder, kind, self.part)
 
 
 def _groups(folder: Path, parts: int, sizes: Sizes) -> _Groups:
@@ -160,27 +174,26 @@ def _groups(folder: Path, parts: int, sizes: Sizes) -> _Groups:
     return _Groups(folder, bounds)
 
 
-def gather_ids(payload: dict[str, Any]) -> dict[str, Any]:
+def gather_ids(task: IdTask) -> None:
     """One file of the ids of partitions from `first` to before `last`, with the partition's number:
     of a million small files a query would hold the footers, 11 kB each."""
-    with writing(Path(payload["gathered"])) as writer:
-        for part in range(payload["first"], payload["last"]):
-            rows = pq.read_table(part_path(Path(payload["folder"]), part, "ids"))
+    with writing(task.file("gathered")) as writer:
+        for part in range(task.first, task.last):
+            rows = pq.read_table(part_path(task.folder, part, "ids"))
             numbers = pa.repeat(pa.scalar(part, pa.int32()), len(rows))
             writer.write(rows.append_column("part", numbers))
-    return {}
 
 
 @contextmanager
-def _of_group(payload: dict[str, Any]) -> Iterator[Any]:
-    """A database with the view `seen` of a group's documents, and `named` where bases are known."""
-    with scratch_database(Path(payload["folder"]) / f".spill-ids-{payload['part']:05d}") as db:
+def _of_group(task: IdTask, named: bool = True) -> Iterator[Any]:
+    """A database with the view `seen` of a group's documents, and `named` if bases are known."""
+    with scratch_database(task.folder / f".spill-ids-{task.part:05d}") as db:
         db.execute(f"SET memory_limit = '{MEMORY}'")
-        db.execute(f"CREATE VIEW seen AS {SEEN}({literal(payload['gathered'])})")
-        if "bases" in payload:
+        db.execute(f"CREATE VIEW seen AS {SEEN}({literal(task.file('gathered'))})")
+        if named:
             db.execute(
-                f"""CREATE VIEW bases AS SELECT * FROM read_parquet({literal(payload["bases"])})
-                WHERE part >= {payload["first"]} AND part < {payload["last"]}"""
+                f"""CREATE VIEW bases AS SELECT * FROM read_parquet({literal(task.folder / BASED)})
+                WHERE part >= {task.first} AND part < {task.last}"""
             )
             db.execute(f"CREATE VIEW named AS {NAMED}")
         yield db
@@ -191,17 +204,16 @@ def _write(db: Any, sql: str, path: str | Path) -> None:
         db.execute(f"COPY ({sql}) TO {literal(aside)} (FORMAT parquet)")
 
 
-def count_ids(payload: dict[str, Any]) -> dict[str, Any]:
+def count_ids(task: IdTask) -> None:
     """The documents of a group's slices."""
-    with _of_group(payload) as db:
-        _write(db, COUNTED, payload["counted"])
-    return {}
+    with _of_group(task, named=False) as db:
+        _write(db, COUNTED, task.file("counted"))
 
 
-def key_ids(payload: dict[str, Any]) -> dict[str, Any]:
+def key_ids(task: IdTask) -> None:
     """Hashes of a group's ids, by range of hashes; and of what stands before the number of one that
     has a number of its own, which a document with that id must not be given."""
-    with _of_group(payload) as db:
+    with _of_group(task) as db:
         rows = db.sql(
             f"""SELECT md5_number_lower(id)::UBIGINT AS key, part, n, true AS own FROM named
             UNION ALL SELECT md5_number_lower(s.id)::UBIGINT, part, n, false
@@ -209,46 +221,42 @@ def key_ids(payload: dict[str, Any]) -> dict[str, Any]:
             WHERE s.k <> ''"""
         )
         table = pa.Table.from_batches(arrow_batches(rows), KEYS)
-    bits = payload["bits"]
+    bits = task.bits
     ranges = table["key"].to_numpy() >> np.uint64(64 - bits) if bits else np.zeros(len(table))
     order = np.argsort(ranges, kind="stable")
     table, ends = table.take(order), np.searchsorted(ranges[order], np.arange((1 << bits) + 1))
     slices = (table.slice(a, b - a) for a, b in pairwise(ends.tolist()))
-    write_slices(Path(payload["keyed"]), KEYS, slices)
-    return {}
+    write_slices(task.file("keyed"), KEYS, slices)
 
 
-def share_ids(payload: dict[str, Any]) -> dict[str, Any]:
+def share_ids(task: IdTask) -> None:
     """The documents of a range of hashes that may share their id with another one; and those whose
     own number may be in the way of one that these are given."""
-    keyed = [*map(Path, payload["keyed"])]
-    rows = pa.Table.from_batches(read_slice(keyed, payload["part"]), KEYS)
-    with scratch_database(Path(payload["folder"]) / f".spill-shared-{payload['part']:05d}") as db:
+    keyed = [_file(task.folder, "keyed", number) for number in range(task.last)]
+    rows = pa.Table.from_batches(read_slice(keyed, task.part), KEYS)
+    with scratch_database(task.folder / f".spill-shared-{task.part:05d}") as db:
         db.execute(f"SET memory_limit = '{MEMORY}'")
         db.register("rows", rows)
         _write(
             db,
             """SELECT DISTINCT part, n FROM rows WHERE key IN (
               SELECT key FROM rows WHERE own GROUP BY key HAVING count(*) > 1)""",
-            payload["shared"],
+            task.file("shared"),
         )
-    return {}
 
 
-def name_ids(payload: dict[str, Any]) -> dict[str, Any]:
+def name_ids(task: IdTask) -> None:
     """The ids of a group's documents that another one may have, or that are not as they were
     written."""
-    with _of_group(payload) as db:
-        db.execute(
-            f"CREATE VIEW shared AS SELECT * FROM read_parquet({literal(payload['shared'])})"
-        )
+    with _of_group(task) as db:
+        shared = literal(task.folder / SHARED)
+        db.execute(f"CREATE VIEW shared AS SELECT * FROM read_parquet({shared})")
         _write(
             db,
             """SELECT * FROM named WHERE moved
             UNION ALL SELECT * FROM named SEMI JOIN shared USING (part, n) WHERE NOT moved""",
-            payload["candidates"],
+            task.file("candidates"),
         )
-    return {}
 
 
 def _parquet(files: list[Path]) -> str:
@@ -258,23 +266,14 @@ def _parquet(files: list[Path]) -> str:
 def _narrow(db: Any, groups: _Groups, run: Run) -> None:
     """Makes `named` a view of the documents whose ids may change, or be in the way, by tasks; ids
     are gathered."""
-    groups.each(run, "count_ids", "gathered", "counted")
+    groups.run(run, "count_ids")
     db.execute(f"CREATE VIEW counted AS {_parquet(groups.files('counted'))}")
-    bases, shared = (groups.folder / f"ids-{name}.parquet" for name in ("bases", "shared"))
-    _write(db, f"{BASES} ORDER BY part", bases)
-    common = {"bases": str(bases)}
-    groups.each(run, "key_ids", "gathered", "keyed", **common)
-    files = groups.files("shared", ranges=True)
-    keyed = [*map(str, groups.files("keyed"))]
-    tasks = [
-        {"part": n, "folder": str(groups.folder), "keyed": keyed, "shared": str(file)}
-        for n, file in enumerate(files)
-    ]
-    for _ in run(f"{__name__}:share_ids", tasks):
-        pass
-    _write(db, f"{_parquet(files)} ORDER BY part, n", shared)
-    common["shared"] = str(shared)
-    groups.each(run, "name_ids", "gathered", "candidates", **common)
+    _write(db, f"{BASES} ORDER BY part", groups.folder / BASED)
+    groups.run(run, "key_ids")
+    groups.run(run, "share_ids", ranges=True)
+    shared = _parquet(groups.files("shared", ranges=True))
+    _write(db, f"{shared} ORDER BY part, n", groups.folder / SHARED)
+    groups.run(run, "name_ids")
     db.execute(f"CREATE VIEW named AS {_parquet(groups.files('candidates'))}")
 
 
@@ -290,7 +289,7 @@ def assign_ids(
     groups = _groups(folder, len(plan.partitions), sizes)
     many = len(groups.bounds) > 1
     if many:
-        groups.each(run, "gather_ids", "gathered")
+        groups.run(run, "gather_ids")
     with scratch_database(folder / ".spill-ids") as db, replacing(folder / "ids.parquet") as aside:
         for name, table in zip(("slices", "names"), _slices(plan), strict=True):
             db.register(name, table)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
 
 from curate.corpus import indexes, manifests
 from curate.corpus.sketches import run_here
@@ -54,13 +53,14 @@ class Intact:
         progress = Progress(f"compare {title}"[:24], most, self.options.quiet)
         with progress if apart else nullcontext():
             if apart and engine is not None:
-                results = engine.map(COMPARE, tasks, worker_deaths.retry_once("the comparison"))
+                again = worker_deaths.retry_once("the comparison")
+                results = engine.map(COMPARE, tasks, seals.Faults, again)
             else:
-                results = run_here(COMPARE, tasks)
+                results = run_here(COMPARE, tasks, seals.Faults)
             for task, result in results:
-                differences |= result["faults"]
+                differences |= result.faults
                 if apart:
-                    progress.update(progress.done + len(task["files"]))
+                    progress.update(progress.done + len(task.files))
         self.tell(differences)
         return differences
 
@@ -131,15 +131,14 @@ class Intact:
             ledger.record_files(rows)
         return bool(differences)
 
-    def corpus_stands(self, out: Path, entry: dict[str, Any], engine: Engine) -> bool:
-        """Whether OUT's corpus is what was written, and nothing else lies there. entry: the seals
-        of its manifests and decisions."""
+    def corpus_stands(self, out: Path, beside: dict[str, Seal], engine: Engine) -> bool:
+        """Whether OUT's corpus is what was written, and nothing else lies there. beside: the
+        seals of its manifests and decisions."""
         extra = {str(path): EXTRA for path in extra_files(out)}
         self.tell(extra)
-        beside = [(out / name, sealed) for name, sealed in entry["files"].items()]
         return (
             not extra
-            and not self.faults(beside)
+            and not self.faults((out / name, sealed) for name, sealed in beside.items())
             and not self.faults(corpus_seals(out), engine, "corpus")
         )
 

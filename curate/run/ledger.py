@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 import sqlite3
@@ -11,15 +10,16 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import orjson
+from typing import Any, NamedTuple, TypeVar
 
 from llmcurate.base.disk.files import make_folder, text_digest
 from llmcurate.base.disk.publish import url_of
 from llmcurate.base.disk.seals import Seal
 from llmcurate.base.errors import LlmcurateError, LockHeld, RunFailed, UsageError, disk_error
+from llmcurate.base.messages import decode, encode
 from llmcurate.base.terminal.progress import say
+
+T = TypeVar("T")
 
 STALE_SECONDS = 300.0  # a holder on another machine that is not seen to write for so long is dead
 LOOK_SECONDS = 5.0  # between two looks at its last sign of life
@@ -50,16 +50,16 @@ CREATE TABLE IF NOT EXISTS files (
 """
 
 
-def packed(key: tuple[object, ...], result: dict[str, Any]) -> str:
+def packed(key: tuple[object, ...], result: object) -> str:
     """A result as its row has it: JSON, and behind a line's end a digest of the row."""
-    text = _text(result)
+    text = encode(result).decode()
     return f"{text}\n{row_digest(key, text)}"
 
 
-def unpacked(key: tuple[object, ...], row: object) -> dict[str, Any] | None:
-    """The result in a row; None where the row is damaged."""
+def unpacked(key: tuple[object, ...], row: object, kind: type[T]) -> T | None:
+    """The result in a row, of that type; None where the row is damaged."""
     text, _, digest = str(row).partition("\n")
-    return _result(text) if digest == row_digest(key, text) else None
+    return decode(kind, text) if digest == row_digest(key, text) else None
 
 
 def row_digest(key: tuple[object, ...], text: str = "") -> str:
@@ -76,22 +76,6 @@ def _created(pid: int) -> float | None:
         return None if process.status() == psutil.STATUS_ZOMBIE else process.create_time()
     except psutil.Error:
         return None
-
-
-def _text(result: dict[str, Any]) -> str:
-    """As JSON; what orjson, five times as fast, refuses (names of files that are no UTF-8), too."""
-    try:
-        return orjson.dumps(result).decode()
-    except TypeError:
-        return json.dumps(result)
-
-
-def _result(text: str) -> dict[str, Any]:
-    try:
-        result: dict[str, Any] = orjson.loads(text)
-    except ValueError:
-        result = json.loads(text)
-    return result
 
 
 RUN = ".run"  # the folder of a run within an OUT that holds products alone
@@ -262,7 +246,7 @@ class Ledger:
         elif now - self._since > WAIT_SECONDS:
             self.flush()
 
-    def results(self, stage: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    def results(self, stage: str, kind: type[T]) -> Iterator[tuple[int, T]]:
         """(partition, result) of the committed partitions of a stage in their order. A page of them
         is in memory; rows may be written and forgotten meanwhile. A damaged row is taken back: its
         partition is not done."""
@@ -271,17 +255,25 @@ class Ledger:
         query = "SELECT part, result FROM parts WHERE stage = ? AND part > ? ORDER BY part LIMIT ?"
         while rows := list(self._rows(query, (stage, after, PAGE_ROWS))):
             for part, row in rows:
-                if (result := unpacked((stage, part), row)) is not None:
+                if (result := self._unpacked((stage, part), row, kind)) is not None:
                     yield part, result
                 else:
                     self._say_damaged(f"partition {part} of stage {stage}")
                     self.forget_part(stage, part)
             after = rows[-1][0]
 
+    def _unpacked(self, key: tuple[object, ...], row: object, kind: type[T]) -> T | None:
+        try:
+            return unpacked(key, row, kind)
+        except ValueError:  # somebody wrote it who knows how to make a digest
+            row = f"its row of {key[0]}"
+            fault = f"{self.path} is damaged ({row}); move it away to start afresh"
+            raise RunFailed(fault) from None
+
     def _say_damaged(self, row: str) -> None:
         say(f"{self.path}: its row of {row} is damaged: it is computed anew")
 
-    def commit_part(self, stage: str, part: int, result: dict[str, Any]) -> None:
+    def commit_part(self, stage: str, part: int, result: object) -> None:
         """Records a partition whose files are in place, with the next rows or within a second."""
         now = time.monotonic()
         if not self._waiting:
@@ -298,16 +290,20 @@ class Ledger:
         """Takes back the records of all partitions of a stage."""
         self._write("DELETE FROM parts WHERE stage = ?", (stage,))
 
-    def stage_result(self, stage: str) -> dict[str, Any] | None:
+    def stage_result(self, stage: str, kind: type[T]) -> T | None:
         """The record of a finished stage, None where it is not finished, or damaged."""
         for (row,) in self._rows("SELECT result FROM stages WHERE stage = ?", (stage,)):
-            if (result := unpacked((stage,), row)) is not None:
+            if (result := self._unpacked((stage,), row, kind)) is not None:
                 return result
             self._say_damaged(stage)
             self.forget_stage(stage)
         return None
 
-    def commit_stage(self, stage: str, result: dict[str, Any]) -> None:
+    def has(self, stage: str) -> bool:
+        """Whether a stage is finished."""
+        return self.stage_result(stage, dict) is not None
+
+    def commit_stage(self, stage: str, result: object) -> None:
         """Records a stage as finished."""
         row = (stage, packed((stage,), result))
         self._write("INSERT OR REPLACE INTO stages VALUES (?, ?)", row)
@@ -320,9 +316,9 @@ class Ledger:
         """Stage, partition (None: of the whole stage) and result of all rows; None for a damaged
         one."""
         for stage, part, row in self._rows("SELECT stage, part, result FROM parts"):
-            yield stage, part, unpacked((stage, part), row)
+            yield stage, part, unpacked((stage, part), row, dict)
         for stage, row in self._rows("SELECT stage, result FROM stages"):
-            yield stage, None, unpacked((stage,), row)
+            yield stage, None, unpacked((stage,), row, dict)
 
     def files(self) -> Iterator[tuple[str, Seal, int]]:
         """The files of the finished run: path from OUT, seal, time of change in nanoseconds."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.run.ledger import Ledger, ledger_path
+from curate.run.messages import Made
 from curate.run.outcome import Options
 from curate.run.plan import ProductStage, RunPlan, stage_folder
 from llmcurate.base.disk.files import next_aside, set_aside, text_digest, write_text
@@ -30,8 +31,9 @@ IN_PLACE = (
 
 def record(plan: RunPlan, stage: ProductStage, ledger: Ledger) -> None:
     """Notes with which settings the product in OUT is made."""
-    made = {"key": stage.key, "lineage": _lineage(plan, stage), "stage": stage.folder_name}
-    ledger.commit_stage(f"made:{stage.product.makes}", {**made, "settings": _settings(plan, stage)})
+    lineage, settings = _lineage(plan, stage), _settings(plan, stage)
+    made = Made(stage.key, lineage, stage.folder_name, settings)
+    ledger.commit_stage(f"made:{stage.product.makes}", made)
 
 
 def _lineage(plan: RunPlan, stage: ProductStage) -> str | None:
@@ -74,14 +76,14 @@ def made_otherwise(
     """The differences to the settings that made the product in OUT, None where a build with these
     may continue it; and if it is finished, or a stopped build could continue."""
     product = stage.product
-    made = ledger.stage_result(f"made:{product.makes}")
-    related = made and made["lineage"] and made["lineage"] == _lineage(plan, stage)
-    if made is None or related or made["key"] == stage.key:
+    made = ledger.stage_result(f"made:{product.makes}", Made)
+    related = made and made.lineage and made.lineage == _lineage(plan, stage)
+    if made is None or related or made.key == stage.key:
         return None, False
-    folder = out if product.in_place else stage_folder(plan.home(out), made["stage"])
-    finished = not product.in_place and ledger.stage_result(made["key"]) is not None
+    folder = out if product.in_place else stage_folder(plan.home(out), made.stage)
+    finished = not product.in_place and ledger.has(made.key)
     begun = product.resumes is not None and any(folder.glob(product.resumes))
-    return _differences(made["settings"], _settings(plan, stage)) or None, finished or begun
+    return _differences(made.settings, _settings(plan, stage)) or None, finished or begun
 
 
 def check_made(plan: RunPlan, out: Path, ledger: Ledger, offered: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from curate.corpus.sizes import Sizes
 from curate.formats.events import MOST_NAMED
 from curate.formats.inputs import InputPlan
 from curate.formats.reading import no_text
+from curate.run.messages import CutExample, Place, StageResult
 from curate.run.plan import MapStage, RunPlan
 from curate.run.worker.traces import KINDS, smallest
 from llmcurate.base.disk.process import cores
@@ -166,32 +167,32 @@ _BY_KEY = ("skipped", "primary", "reasons", "cut", "cut_bytes", "seconds", "cpu"
 _PLAIN = (*KINDS, "left_out", "digests_differing")
 
 
-def sum_up(stage: MapStage, inputs: InputPlan, results: Iterable[dict[str, Any]]) -> dict[str, Any]:
+def sum_up(stage: MapStage, inputs: InputPlan, results: Iterable[StageResult]) -> dict[str, Any]:
     """One record of a stage from those of the input's partitions, in their order. Each is merged
     and let go. RunFailed where a partition or documents are missing."""
     numbers: dict[str, int] = dict.fromkeys(_NUMBERS, 0)
     by_key: dict[str, dict[str, Any]] = {name: {} for name in (*_BY_KEY, *_PLAIN)}
     documents: list[list[int]] = []  # of each slice, where the stage reads the input
-    cuts: dict[str, list[dict[str, Any]]] = {}
-    corrupt: list[dict[str, Any]] = []
+    cuts: dict[str, list[CutExample]] = {}
+    corrupt: list[Place] = []
     starts: list[float] = []  # the least and the largest
     compiled, peak, count, parts = 0.0, 0, 0, len(inputs.partitions)
     for r in results:
         count += 1
         for name in _NUMBERS:
-            numbers[name] += r[name]
+            numbers[name] += getattr(r, name)
         for name, total in by_key.items():
-            for key, value in r.get(name, {}).items():
+            for key, value in getattr(r, name).items():
                 total[key] = total.get(key, 0) + value
-        for rule, examples in r.get("cut_examples", {}).items():
+        for rule, examples in r.cut_examples.items():
             cuts[rule] = smallest([*cuts.get(rule, []), *examples])
         if len(corrupt) < MOST_NAMED:
-            corrupt += r["corrupt_examples"]
-        documents += [r["documents"]] if stage.index == 0 else []
-        compiled += r["compiled"]
-        start = r["cpu"]["start"]
+            corrupt += r.corrupt_examples
+        documents += [r.documents] if stage.index == 0 else []
+        compiled += r.compiled
+        start = r.cpu["start"]
         starts = [min(start, *starts[:1]), max(start, *starts[1:])] if starts else [start] * 2
-        peak = max(peak, r["peak_bytes"])
+        peak = max(peak, r.peak_bytes)
     record: dict[str, Any] = {"folder": stage.folder_name, "steps": stage.labels, **numbers}
     for name in _BY_KEY:
         record[name] = {k: round(v, 3) for k, v in sorted(by_key[name].items())}
@@ -199,7 +200,7 @@ def sum_up(stage: MapStage, inputs: InputPlan, results: Iterable[dict[str, Any]]
         record[name] = by_key[name]
     record["compiled"] = round(compiled, 3)
     record["start"] = starts or [0.0, 0.0]
-    record["cut_examples"] = dict(sorted(cuts.items()))
+    record["cut_examples"] = {k: [asdict(e) for e in v] for k, v in sorted(cuts.items())}
     record["corrupt_examples"] = corrupt[:MOST_NAMED]
     record["peak_bytes"] = peak
     if stage.index == 0 and count == parts:

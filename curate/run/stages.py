@@ -8,11 +8,10 @@ Modules that take long to load are loaded late: at the end, or while workers wor
 from __future__ import annotations
 
 import importlib
-import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import replace
 from functools import partial
 from itertools import repeat
 from pathlib import Path
@@ -23,15 +22,24 @@ from curate.corpus import indexes, journal
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run, SketchedCorpus, lone_here
 from curate.corpus.stage_files import part_of, part_path
-from curate.engines.base import Engine, Task, cpu_seconds
+from curate.engines.base import Engine, R, T, cpu_seconds
 from curate.run import worker_deaths
 from curate.run.ids import ISSUED
 from curate.run.intact import Intact
 from curate.run.ledger import Ledger
+from curate.run.messages import (
+    Committed,
+    Once,
+    ResolveTask,
+    Sketched,
+    Specification,
+    StageResult,
+    StageTask,
+    StepRecord,
+)
 from curate.run.outcome import Options, Outcome, sum_up
 from curate.run.plan import MapStage, RunPlan, decisions_path, sketch_kind, stage_folder
-from curate.run.worker.specification import for_rehearsal
-from curate.steps.contracts import CorpusStep, Step
+from curate.steps.contracts import CorpusStep, Prepared, Step, is_ours
 from curate.steps.failures import failing
 from llmcurate.base.disk.files import clear_temporary, write_text
 from llmcurate.base.disk.safe_paths import check_links, inside, remove
@@ -97,7 +105,9 @@ class Stages:
         decided_by = stage.sketch.decided_by if stage.sketch else None
         load_ahead(None if self._decides_in_worker(stage, engine) else decided_by)
         self._map(stage, folder, written, engine)
-        record = sum_up(stage, self.plan.inputs, (r for _, r in self.ledger.results(stage.key)))
+        record = sum_up(
+            stage, self.plan.inputs, (r for _, r in self.ledger.results(stage.key, StageResult))
+        )
         for file in unreadable:  # of files beside the input
             record["corrupt"] += file["corrupt"]
             record["corrupt_examples"] += file["places"]
@@ -111,7 +121,7 @@ class Stages:
             )
         if stage.sketch:
             self._decide(stage, record, engine)
-        self.ledger.commit_stage(stage.key, {"folder": stage.folder_name})
+        self.ledger.commit_stage(stage.key, Committed(stage.folder_name))
         self.outcome.stages.append(record)
 
     def _map(
@@ -128,37 +138,38 @@ class Stages:
 
         def tasks(
             committed: bytearray, of: MapStage | None, shared: list[SealedPath]
-        ) -> Iterator[Task]:
+        ) -> Iterator[StageTask]:
             """of: the stage whose files they read."""
             none: Iterator[tuple[Any, list[SealedPath]]] = repeat((None, []), self.parts)
             inputs = self.inputs(of, "kept", "keys") if of and 0 in committed else none
             for part, (_, sealed) in enumerate(inputs):
                 if not committed[part]:
-                    task = {"spec": written[0][0], "part": part}
-                    yield {**task, "sealed": sealed, "shared": shared}
+                    yield StageTask(part, self._spec_path(stage), sealed, shared)
 
         shared = [*written, *self._read_by_all(stage, folder)]
         title, quiet = stage.folder_name[:24], self.options.quiet
         with Progress(title, self.parts, quiet, done.count(1)) as progress:
             for task, result in engine.map(
-                "curate.run.worker.partition:run_partition",
+                "curate.run.worker.worker:run_partition",
                 tasks(done, before, shared),
+                StageResult,
                 worker_deaths.find_culprit(self.plan, stage, self.options.quiet),
             ):
-                sketch_files = result.pop("sketch_files")
-                self.ledger.commit_part(stage.key, task["part"], result)
+                self.ledger.commit_part(stage.key, task.part, replace(result, sketch_files={}))
                 if stage.sketch:
-                    self.ledger.commit_part(stage.sketch_key, task["part"], {"files": sketch_files})
-                    sketched[task["part"]] = 1
-                kept += result["kept"]
+                    sketches = Sketched(result.sketch_files)
+                    self.ledger.commit_part(stage.sketch_key, task.part, sketches)
+                    sketched[task.part] = 1
+                kept += result.kept
                 progress.update(note=f"{kept} kept")
         if stage.sketch:
-            for task, result in engine.map(
-                "curate.run.worker.partition:sketch_partition",
+            for task, sketches in engine.map(
+                "curate.run.worker.worker:sketch_partition",
                 tasks(sketched, stage, written[:1]),
+                Sketched,
                 worker_deaths.retry_once(stage.folder_name),
             ):
-                self.ledger.commit_part(stage.sketch_key, task["part"], result)
+                self.ledger.commit_part(stage.sketch_key, task.part, sketches)
         clear_temporary(folder)  # files of workers that died
 
     def _decide(self, stage: MapStage, record: dict[str, Any], engine: Engine) -> None:
@@ -169,7 +180,8 @@ class Stages:
         path, workdir = decisions_path(self.out, stage), self._workdir(stage)
         label = stage.sketch.label
         decided, kept = f"{stage.decisions_key}:resolved", f"{stage.folder_key}:own"
-        sealed = (self.ledger.stage_result(kept) or {}).get("files", {})
+        before = self.ledger.stage_result(kept, Committed)
+        sealed = before.files if before else {}
         files = [(workdir / name, seal) for name, seal in sealed.items()]
         if (path.exists() or workdir.exists()) and self.intact.faults(files, engine, label):
             remove(workdir, inside=self.out)
@@ -188,7 +200,7 @@ class Stages:
                 remove(workdir, inside=self.out)
                 raise
             place = f"{workdir.parent.name}/{workdir.name}"
-            self.ledger.commit_stage(kept, {"folder": place, "files": journal.finish(workdir)})
+            self.ledger.commit_stage(kept, Committed(place, journal.finish(workdir)))
             return counts
 
         record["decides"] = stage.sketch.label
@@ -202,27 +214,27 @@ class Stages:
 
     def _forget_half_done(self, stage: MapStage) -> None:
         """Removes what a killed resolve left, of sketches or ids of which some are made anew."""
-        if stage.sketch and self.ledger.stage_result(f"{stage.folder_key}:own") is None:
+        if stage.sketch and not self.ledger.has(f"{stage.folder_key}:own"):
             remove(self._workdir(stage), inside=self.out)
 
     def inputs(
         self, stage: MapStage, *kinds: str
-    ) -> Iterator[tuple[dict[str, Any], list[SealedPath]]]:
+    ) -> Iterator[tuple[StageResult, list[SealedPath]]]:
         """Of each partition, in order: its result, and the files of these kinds, for `verify`."""
         folder = stage_folder(self.out, stage.folder_name)
-        rows = self.ledger.results(stage.key)
+        rows = self.ledger.results(stage.key, StageResult)
         for part in range(self.parts):
-            number, result = next(rows, (None, {}))
-            if number != part:
+            row = next(rows, None)
+            if row is None or row[0] != part:
                 raise Damaged(f"{self.ledger.path} has a damaged row")
-            files = result["files"]
+            result, files = row[1], row[1].files
             paths = {kind: str(part_path(folder, part, kind)) for kind in kinds if kind in files}
             yield result, [[path, files[kind]] for kind, path in paths.items()]
 
     def recorded(self, key: str, path: Path) -> list[SealedPath]:
         """A file of what is done once, with its seal."""
-        files = (self.ledger.stage_result(key) or {}).get("files", {})
-        return [[str(path), files[path.name]]] if path.name in files else []
+        done = self.ledger.stage_result(key, Committed)
+        return [[str(path), done.files[path.name]]] if done and path.name in done.files else []
 
     def decided(self, stage: MapStage) -> list[SealedPath]:
         """The decisions of the step behind a stage."""
@@ -238,7 +250,7 @@ class Stages:
         """What every task of a stage reads beside what `_write_spec` wrote."""
         shared: list[SealedPath] = []
         for step in stage.steps:
-            if (file := step.prepared(folder)) is not None:
+            if isinstance(step, Prepared) and (file := step.prepared(folder)) is not None:
                 shared += self.recorded(f"{stage.key}:{step.label}", file)
         if stage.index == 1:
             shared += self.ids()
@@ -249,8 +261,8 @@ class Stages:
     def _sketches(self, stage: MapStage) -> Iterator[tuple[Path, Seal]]:
         """What a resolve reads."""
         folder = stage_folder(self.out, stage.folder_name)
-        for part, result in self.ledger.results(stage.sketch_key):
-            for kind, sealed in result.get("files", {}).items():
+        for part, result in self.ledger.results(stage.sketch_key, Sketched):
+            for kind, sealed in result.files.items():
                 yield part_path(folder, part, kind), sealed
         if stage.index == 0:
             yield from ((Path(path), sealed) for path, sealed in self.ids())
@@ -259,8 +271,7 @@ class Stages:
         """What steps do once for all workers; what could not be read."""
         results = []
         for step in stage.steps:
-            file = step.prepared(folder)
-            if file is not None:
+            if isinstance(step, Prepared) and (file := step.prepared(folder)) is not None:
                 work = partial(step.prepare, file)
                 with failing(step.label):
                     results.append(self._once(f"{stage.key}:{step.label}", file, work)[0])
@@ -274,10 +285,10 @@ class Stages:
 
         def sealed() -> Iterator[tuple[Path, Seal]]:
             nonlocal gone
-            for part, result in self.ledger.results(key) if key else ():
+            for part, result in self.ledger.results(key, Sketched) if key else ():
                 if part < self.parts and all(part_path(folder, part, k).exists() for k in kinds):
                     done[part] = 1
-                    for kind, sealed in result["files"].items():
+                    for kind, sealed in result.files.items():
                         yield part_path(folder, part, kind), sealed
                 else:
                     gone += 1
@@ -291,7 +302,8 @@ class Stages:
         if gone:
             parts = counted(gone, "partition")
             say(f"{folder} lacks files of {parts}: computed anew", self.options.quiet)
-        kept = sum(r.get("kept", 0) for _, r in self.ledger.results(key)) if any(done) else 0
+        rows = self.ledger.results(key, StageResult) if any(done) and "kept" in kinds else ()
+        kept = sum(result.kept for _, result in rows)
         return done, kept
 
     def _write_spec(self, stage: MapStage, folder: Path) -> list[SealedPath]:
@@ -301,21 +313,21 @@ class Stages:
         previous = stage_folder(self.out, before.folder_name) if before else None
         with sealing() as of_plan:
             plan = self.plan.inputs.write(folder) if first else None
-        spec = {
-            "input": str(previous) if previous else None,
-            "plan": plan,
-            "read": self.plan.recipe.read.model_dump(mode="json"),
-            "ids": str(previous / "ids.parquet") if previous and stage.index == 1 else None,
-            "apply": stage.apply.identity() if stage.apply else None,
-            "decisions": str(decisions_path(self.out, before)) if before and stage.apply else None,
-            "steps": [s.identity() for s in stage.steps],
-            "sketch": stage.sketch.identity() if stage.sketch else None,
-            "sketch_kind": sketch_kind(stage),
-            "later": {"steps": list(map(for_rehearsal, self._behind(stage))), "of": self._steps()},
-        }
-        path = self._spec_path(stage)
+        spec = Specification(
+            read=self.plan.recipe.read,
+            steps=tuple(map(StepRecord.of, stage.steps)),
+            input=previous,
+            plan=plan,
+            ids=previous / "ids.parquet" if previous and stage.index == 1 else None,
+            apply=StepRecord.of(stage.apply) if stage.apply else None,
+            decisions=decisions_path(self.out, before) if before and stage.apply else None,
+            sketch=StepRecord.of(stage.sketch) if stage.sketch else None,
+            sketch_kind=sketch_kind(stage),
+            later=tuple(map(StepRecord.for_rehearsal, self._behind(stage))),
+            of=sum(len(stage.labels) for stage in self.plan.stages),
+        )
         with sealing() as written:
-            write_text(path, json.dumps(spec, indent=1))
+            write_text(self._spec_path(stage), spec.to_json().decode())
         return [*written, *of_plan]
 
     def _spec_path(self, stage: MapStage) -> Path:
@@ -326,10 +338,7 @@ class Stages:
         """The steps of the stages behind one that are curate's own."""
         later = self.plan.stages[stage.index + 1 :]
         steps = [step for s in later for step in (*s.steps, s.sketch) if step is not None]
-        return [step for step in steps if not step.own_source() and not step.named_code()]
-
-    def _steps(self) -> int:
-        return sum(len(stage.labels) for stage in self.plan.stages)
+        return [step for step in steps if is_ours(step)]
 
     def _once(
         self, key: str, file: Path, work: Callable[[], Any], *beside: Path
@@ -337,11 +346,11 @@ class Stages:
         """The recorded result under the key while its file stands as it was written, or that of
         the work; and the CPU seconds that it took. beside: files that the work may write as
         well."""
-        entry = self.ledger.stage_result(key)
+        entry = self.ledger.stage_result(key, Once)
         if entry is not None and file.exists():
-            sealed = [(file.with_name(n), seal) for n, seal in entry["files"].items()]
+            sealed = [(file.with_name(n), seal) for n, seal in entry.files.items()]
             if not self.intact.faults(sealed):
-                return entry["value"], entry["cpu"]
+                return entry.value, entry.cpu
         began = cpu_seconds()
         with sealing() as seals_made:
             value = work()
@@ -349,8 +358,7 @@ class Stages:
         paths = [path for path in (file, *beside) if path.exists()]
         files = {path.name: seals.get(str(path)) or seal(path) for path in paths}
         cpu = round(cpu_seconds() - began, 3)
-        entry = {"value": value, "cpu": cpu, "folder": file.parent.name, "files": files}
-        self.ledger.commit_stage(key, entry)
+        self.ledger.commit_stage(key, Once(file.parent.name, files, value, cpu))
         return value, cpu
 
     def _assign_ids(self, stage: MapStage, folder: Path, engine: Engine) -> int:
@@ -362,8 +370,8 @@ class Stages:
             for _, files in self.inputs(stage, "ids"):
                 yield from ((Path(path), sealed) for path, sealed in files)
 
-        def run(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
-            return engine.map(function, tasks, worker_deaths.retry_once("settling ids"))
+        def run(function: str, tasks: Sequence[T], result: type[R]) -> Iterator[tuple[T, R]]:
+            return engine.map(function, tasks, result, worker_deaths.retry_once("settling ids"))
 
         sizes = self.options.sizes
         with self.intact.reading(id_files, engine, "ids"):
@@ -388,20 +396,13 @@ class Stages:
         corpus, workdir = self._corpus(stage), self._workdir(stage)
         decisions, size = decisions_path(self.out, stage), (record["kept"], record["bytes_out"])
 
-        def mapped(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
-            return engine.map(function, tasks, worker_deaths.retry_once(label))
+        def mapped(function: str, tasks: Sequence[T], result: type[R]) -> Iterator[tuple[T, R]]:
+            return engine.map(function, tasks, result, worker_deaths.retry_once(label))
 
         if self._decides_in_worker(stage, engine):
-            payload = {
-                "part": 0,
-                "spec": str(self._spec_path(stage)),
-                "own": str(workdir),
-                "decisions": str(decisions),
-                "size": size,
-                "sizes": asdict(self.options.sizes),
-                "ids_changed": corpus.ids_changed,
-            }
-            ((_, counts),) = mapped(RESOLVE, [payload])
+            spec, sizes = self._spec_path(stage), self.options.sizes
+            task = ResolveTask(0, spec, workdir, decisions, size, sizes, corpus.ids_changed)
+            ((_, counts),) = mapped(RESOLVE, [task], dict)
         else:
             workers = self.options.count()
             counts = resolve(
@@ -419,22 +420,20 @@ class Stages:
     def _decides_in_worker(self, stage: MapStage, engine: Engine) -> bool:
         """Whether a worker decides, on a corpus of one partition and no earlier one: it has the
         kernels loaded, which takes this process most of a second."""
-        from curate.dedup.removal import DedupStep
-
         step = stage.sketch
-        alone = step is not None and not (isinstance(step, DedupStep) and step.earlier())
+        alone = step is not None and not step.earlier()
         return alone and self.parts == 1 and getattr(engine, "here", False)
 
     def seals(self, stage: MapStage) -> dict[str, Seal]:
         """Those of the files that an index of a stage links, as far as the ledger has them."""
         folder, workdir = stage_folder(self.out, stage.folder_name), self._workdir(stage)
         seals: dict[str, Seal] = {}
-        for part, result in self.ledger.results(stage.sketch_key):
-            files = result.get("files", {}).items()
+        for part, result in self.ledger.results(stage.sketch_key, Sketched):
+            files = result.files.items()
             seals |= {str(part_path(folder, part, kind)): seal for kind, seal in files}
         for key, home in ((f"{stage.key}:ids", folder), (f"{stage.folder_key}:own", workdir)):
-            files = (self.ledger.stage_result(key) or {}).get("files", {}).items()
-            seals |= {str(home / name): seal for name, seal in files}
+            if (done := self.ledger.stage_result(key, Committed)) is not None:
+                seals |= {str(home / name): seal for name, seal in done.files.items()}
         return seals
 
     def indexes(self) -> list[indexes.IndexedStep]:

@@ -9,8 +9,8 @@ from pydantic import ValidationError
 
 from curate.engines.local import LocalEngine
 from curate.fetch.download import OFFLINE
-from curate.run.worker.specification import for_rehearsal
-from curate.steps.contracts import CorpusStep, Product, Settings, Step
+from curate.run.messages import Rehearsed, RehearseStep, StepRecord
+from curate.steps.contracts import CorpusStep, Product, Settings, Step, fitting, is_ours
 from curate.steps.recipe import load
 from curate.steps.registry import REGISTRY, step_class
 from curate.steps.shipped import names
@@ -23,16 +23,16 @@ def warm_up(recipes: list[str], workers: int, quiet: bool) -> dict[str, Any]:
     and why a step is `missing`, by its name. No model or list is fetched for it."""
     steps = [step for name in recipes or names() for step in load(name).steps]
     steps += [] if recipes else _by_default()
-    tasks: dict[str, Any] = {}
+    tasks: dict[str, StepRecord | None] = {}
     if any(isinstance(step, Product) for step in steps):
         tasks["products"] = None
     missing: dict[str, str] = {}
     for step in steps:
-        if step.own_source() or step.named_code():
+        if not is_ours(step):
             missing[step.name] = "no step of llmcurate; its kernels are compiled when it first runs"
         elif isinstance(step, (Step, CorpusStep)):
-            identity = for_rehearsal(step)
-            tasks.setdefault(json.dumps([step.name, identity["settings"]]), identity)
+            record = StepRecord.for_rehearsal(step)
+            tasks.setdefault(json.dumps([step.name, record.settings]), record)
     offline = {OFFLINE: "1"}
     with (
         LocalEngine(workers, environment=offline) as engine,
@@ -41,15 +41,15 @@ def warm_up(recipes: list[str], workers: int, quiet: bool) -> dict[str, Any]:
         # Whose kernels another process compiles comes later, when most of these are there.
         waiting = list(tasks.values())
         for wait in (False, True):
-            payloads = [{"identity": identity, "wait": wait} for identity in waiting]
+            rehearsals = [RehearseStep(record, wait) for record in waiting]
             waiting = []
             function = "curate.run.worker.rehearsal:rehearse_one"
-            for task, result in engine.map(function, payloads):
-                if result["busy"]:
-                    waiting.append(task["identity"])
+            for task, result in engine.map(function, rehearsals, Rehearsed):
+                if result.busy:
+                    waiting.append(task.step)
                     continue
-                if result["missing"]:
-                    missing[task["identity"]["step"]] = result["missing"]
+                if result.missing and task.step:
+                    missing[task.step.step] = result.missing
                 progress.update()
         return {"steps": len(tasks), "missing": missing, "compiled": engine.kernels}
 
@@ -59,7 +59,7 @@ def _by_default() -> list[Settings]:
     steps = []
     for name in REGISTRY:
         try:
-            steps.append(step_class(name).fitting({})())
+            steps.append(fitting(step_class(name), {})())
         except ValidationError:  # it needs one
             continue
     return steps

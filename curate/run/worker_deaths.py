@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import signal
 from collections import Counter
+from dataclasses import replace
+from typing import Any
 
-from curate.engines.base import Death, OnDeath, Task
+from curate.engines.base import OnDeath
+from curate.engines.messages import Death
+from curate.run.messages import LOADING, READING, StageTask
 from curate.run.plan import MapStage, RunPlan
-from curate.run.worker.specification import LOADING, READING
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed
+from llmcurate.base.messages import Task
 from llmcurate.base.terminal.progress import say
 
 LAST = 1 << 62  # no document has this number
@@ -29,12 +33,12 @@ def _killed(where: str, death: Death) -> RunFailed:
     )
 
 
-def retry_once(work: str) -> OnDeath:
+def retry_once(work: str) -> OnDeath[Any]:
     """For work that touches no document alone: each partition is tried twice."""
     seen: Counter[int] = Counter()
 
-    def decide(task: Task, death: Death) -> Task:
-        part = task["part"]
+    def decide(task: Any, death: Death) -> Any:
+        part = task.part if isinstance(task, Task) else task["part"]
         seen[part] += 1
         if seen[part] > 1:
             if death.status in FROM_OUTSIDE:
@@ -45,7 +49,7 @@ def retry_once(work: str) -> OnDeath:
     return decide
 
 
-def find_culprit(plan: RunPlan, stage: MapStage, quiet: bool) -> OnDeath:
+def find_culprit(plan: RunPlan, stage: MapStage, quiet: bool) -> OnDeath[StageTask]:
     """For documents on their way through a stage: after a death the partition runs again with the
     batch in question document by document; a document that kills its worker there as well is
     quarantined, and the partition runs again without it.
@@ -55,10 +59,10 @@ def find_culprit(plan: RunPlan, stage: MapStage, quiet: bool) -> OnDeath:
     killed: Counter[int] = Counter()
     before: Counter[tuple[int, int]] = Counter()
     alone: Counter[tuple[int, int]] = Counter()
-    quarantine: dict[int, dict[str, str]] = {}
+    quarantine: dict[int, dict[int, str]] = {}
 
-    def decide(task: Task, death: Death) -> Task:
-        part = task["part"]
+    def decide(task: StageTask, death: Death) -> StageTask:
+        part = task.part
         how = death.describe()
         if death.status in FROM_OUTSIDE and not death.seconds:
             killed[part] += 1
@@ -84,9 +88,9 @@ def find_culprit(plan: RunPlan, stage: MapStage, quiet: bool) -> OnDeath:
         batch = f"document {first}" if first == last else f"documents {first} to {last}"
         batch += f" of partition {part}"
         say(f"a worker {ending} on {batch}; looking for the cause", quiet)
-        careful = task.get("careful")
+        careful = task.careful
         if not careful or not careful[0] <= first <= last <= careful[1]:
-            return {**task, "careful": [first, LAST if death.seconds else last]}
+            return replace(task, careful=(first, LAST if death.seconds else last))
         if first < last:
             raise RunFailed(f"{batch} kill their worker together ({how}) but none does alone")
         alone[part, first] += 1
@@ -94,14 +98,12 @@ def find_culprit(plan: RunPlan, stage: MapStage, quiet: bool) -> OnDeath:
         if (death.seconds or slow) and alone[part, first] < 2:
             return task
         held = quarantine.setdefault(part, {})
-        held[str(first)] = (
-            f"{how} alone, twice" if death.seconds else f"its worker died twice: {how}"
-        )
+        held[first] = f"{how} alone, twice" if death.seconds else f"its worker died twice: {how}"
         if len(held) > QUARANTINE_LIMIT:
             raise RunFailed(
                 f"more than {counted(QUARANTINE_LIMIT, 'document')} of partition {part} killed"
                 f" their workers ({how}): a step is broken, not the documents"
             )
-        return {**task, "careful": careful if slow else None, "quarantine": held}
+        return replace(task, careful=careful if slow else None, quarantine=held)
 
     return decide

@@ -20,6 +20,7 @@ from pydantic import Field, PrivateAttr
 from curate.documents.documents import Documents
 from curate.documents.limits import Limit, decide
 from curate.scoring.fasttext.supervised import FastTextStep
+from curate.steps.contracts import step
 from curate.text.buffers import text_buffers
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def normal(text: str) -> str:
     return text.replace("<s>", "").replace("</s>", "").translate(_CONTROLS)
 
 
+@step("math_score")
 class MathScore(FastTextStep):
     """Drops documents that are not about mathematics, by a model's score.
 
@@ -64,7 +66,6 @@ class MathScore(FastTextStep):
     formula and without one, else null.
     """
 
-    name: ClassVar[str] = "math_score"
     paper: ClassVar[str] = "Paster et al. 2023 (OpenWebMath), section 3.3"
     only_measures: ClassVar[bool] = True
 

@@ -16,21 +16,21 @@ from pydantic import Field, PrivateAttr
 
 from curate.documents.documents import Documents
 from curate.documents.limits import Limit, decide
-from curate.steps.contracts import Step
+from curate.steps.contracts import FromFiles, Step, step
 from curate.text.onnx import OnnxText, onnx_files
 from llmcurate.base.errors import UsageError
 
 MOST = 1e6  # of a score's limits
 
 
-class OnnxScore(Step):
+@step("onnx_score")
+class OnnxScore(Step, FromFiles):
     """Drops documents that a model in ONNX scores too low.
 
     Columns: `score`, the model's number; `int_score`, between `low` and `high` and rounded, as
     FineWeb-Edu has it. Both are null of a text without any character.
     """
 
-    name: ClassVar[str] = "onnx_score"
     paper: ClassVar[str] = "Penedo et al. 2024 (FineWeb-Edu), section 4"
     only_measures: ClassVar[bool] = True
 

@@ -18,6 +18,7 @@ from curate.documents.documents import Documents
 from curate.documents.edits import Spans
 from curate.documents.limits import Limit, decide
 from curate.scoring.fasttext.supervised import FastTextStep
+from curate.steps.contracts import step
 from llmcurate.base.errors import UsageError
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ def pieces(data: np.ndarray, start: np.ndarray, end: np.ndarray) -> tuple[np.nda
     return data[at], offsets
 
 
+@step("tagger")
 class Tagger(FastTextStep):
     """Cuts what a fastText model gives a label, or drops documents that hold it.
 
@@ -42,7 +44,6 @@ class Tagger(FastTextStep):
     highest score of the document.
     """
 
-    name: ClassVar[str] = "tagger"
     paper: ClassVar[str] = "Soldaini et al. 2024 (Dolma), section 3.1.3"
 
     where_from: ClassVar[str] = (

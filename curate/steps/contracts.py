@@ -7,12 +7,14 @@ command line are made from it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, PrivateAttr, field_validator
+from pydantic import BaseModel, ConfigDict, PrivateAttr, create_model, field_validator
 
 from curate.steps.sources import source_digest
 from llmcurate.base.disk.files import file_digest
@@ -22,6 +24,8 @@ from llmcurate.base.errors import UsageError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from curate.corpus.decisions import Decided
+    from curate.corpus.indexes import Index
     from curate.corpus.sketches import Sketches
     from curate.documents.documents import Documents
     from curate.documents.limits import Limit
@@ -38,6 +42,7 @@ class Settings(BaseModel):
     version: ClassVar[int] = 1  # raised where the same settings give another output than before
     # Whether the step leaves texts as they are, and marks a document whatever else marked it.
     only_measures: ClassVar[bool] = False
+    decide_nothing: ClassVar[frozenset[str]] = frozenset()  # settings such as memory
     described_in: ClassVar[type | None] = None  # the dataclass whose settings it shares
     # The setting that a recipe may give alone, as `- python: my_rules.py:keep` does.
     plain_setting: ClassVar[str | None] = None
@@ -55,55 +60,22 @@ class Settings(BaseModel):
         self._label = label
         return self
 
-    @classmethod
-    def fitting(cls, settings: dict[str, Any]) -> type[Settings]:
-        """The class for some settings, where one name stands for steps of two kinds."""
-        return cls
-
-    @classmethod
-    def setting_names(cls) -> list[str]:
-        """The settings that a `--set` may name, with those within them by dotted names."""
-        return list(cls.model_fields)
-
     def identity(self) -> dict[str, Any]:
-        """All that decides the step's output, for the stage's hash: label, version, settings,
-        digests of the files that it reads, and of a plug-in's own source."""
+        """All that decides the step's output, for the stage's hash: label, version, settings, and a
+        digest of a plug-in's own source."""
         identity: dict[str, Any] = {
             "step": self.name,
             "label": self.label,
             "version": self.version,
-            "settings": self.model_dump(mode="json"),
+            "settings": self.model_dump(mode="json", exclude={*self.decide_nothing}),
         }
-        if source := self.own_source():
+        if source := source_of(self):
             identity["source"] = source
-        resources = self.resources()
-        if resources:
-            identity["resources"] = [digest(self.label, r) for r in resources]
         return identity
 
     def resolved(self) -> dict[str, Any]:
         """The settings with their defaults, as OUT/recipe.yaml has them. Paths hold anywhere."""
         return self.model_dump(mode="json")
-
-    def own_source(self) -> str | None:
-        """A digest of the step's source; None where that is curate's, which has a version."""
-        return source_digest(type(self).__module__)
-
-    def named_code(self) -> str | None:
-        """The Python that the recipe names and workers run, for messages; None where none is."""
-        return None
-
-    def resources(self) -> list[str]:
-        """Files whose content decides the step's output, such as word lists and models."""
-        return []
-
-    def to_fetch(self) -> list[str]:
-        """Files that a run fetches before it plans, since their content decides the output."""
-        return []
-
-    def forecast(self) -> list[str]:
-        """Lines on the expected effect of the settings, for a user who is about to run them."""
-        return []
 
     def notes(self) -> list[str]:
         """Lines that the report must hold on the settings, such as a rule that is skipped."""
@@ -114,10 +86,132 @@ class Settings(BaseModel):
         Rules of other kinds mark before them."""
         return []
 
+
+class FromFiles(Settings):
+    """A step whose output depends on files that its settings name: word lists, models."""
+
+    def resources(self) -> list[str]:
+        """The files whose content decides the step's output. UsageError where one is not there."""
+        return []
+
+    def to_fetch(self) -> list[str]:
+        """Files that a run fetches before it plans, since their content decides the output."""
+        return []
+
+    def identity(self) -> dict[str, Any]:
+        """With digests of the files."""
+        identity = super().identity()
+        if files := self.resources():
+            identity["resources"] = [digest(self.label, file) for file in files]
+        return identity
+
+
+class NamesCode(Settings):
+    """A step that runs Python which the recipe names."""
+
+    def named_code(self) -> str | None:
+        """The code that workers run, for messages; None where these settings name none."""
+        raise NotImplementedError
+
+    def own_source(self) -> str | None:
+        """A digest of the source where the settings name it; else of the step's module."""
+        return source_digest(type(self).__module__)
+
+
+class Forecasts(Settings):
+    """A step that can say beforehand what its settings do."""
+
+    def forecast(self) -> list[str]:
+        """Lines on the expected effect of the settings, for a user who is about to run them."""
+        raise NotImplementedError
+
+
+class Explains(Settings):
+    """A step that can say why a text has its measure."""
+
     def explain(self, text: str) -> list[str]:
         """Lines on what in a text moved this step's measure most, for `llmcurate explain`. The step
         need not be open. UsageError where a file that it needs is gone."""
-        return []
+        raise NotImplementedError
+
+
+class Kinds(Settings):
+    """One name for steps of two kinds."""
+
+    @classmethod
+    def fitting(cls, settings: Mapping[str, Any]) -> type[Settings]:
+        """The class for some settings."""
+        raise NotImplementedError
+
+
+class Nested(Settings):
+    """A step that has settings within settings."""
+
+    @classmethod
+    def setting_names(cls) -> list[str]:
+        """The settings that a `--set` may name, those within others by dotted names."""
+        raise NotImplementedError
+
+
+def files_of(step: Settings) -> list[str]:
+    """The files that a step depends on."""
+    return step.resources() if isinstance(step, FromFiles) else []
+
+
+def to_fetch(steps: Iterable[Settings]) -> list[str]:
+    """Files that are to be fetched before a run of these steps is planned."""
+    return [file for s in steps if isinstance(s, FromFiles) for file in s.to_fetch()]
+
+
+def code_of(step: Settings) -> str | None:
+    """The Python that a recipe names for this step, for messages; None where it names none."""
+    return step.named_code() if isinstance(step, NamesCode) else None
+
+
+def source_of(step: Settings) -> str | None:
+    """A digest of the step's source; None where that is curate's, which has a version."""
+    if isinstance(step, NamesCode):
+        return step.own_source()
+    return source_digest(type(step).__module__)
+
+
+def is_ours(step: Settings) -> bool:
+    """Whether all that the step runs is curate's."""
+    return not source_of(step) and not code_of(step)
+
+
+def fitting(kind: type[Settings], settings: Mapping[str, Any]) -> type[Settings]:
+    """The class for some settings, where one name stands for steps of two kinds."""
+    return kind.fitting(settings) if issubclass(kind, Kinds) else kind
+
+
+def setting_names(kind: type[Settings]) -> list[str]:
+    """The settings of a step that a `--set` may name."""
+    return kind.setting_names() if issubclass(kind, Nested) else list(kind.model_fields)
+
+
+Kind = TypeVar("Kind", bound="type[Settings]")
+
+
+def step(
+    name: str,
+    *,
+    methods: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+    similarity: Mapping[str, str] = MappingProxyType({}),
+) -> Callable[[Kind], Kind]:
+    """Gives a class the name that recipes write; the registry finds the class by this line, and
+    reads the rest of it there.
+
+    methods: those of `llmcurate dedup --method` that it is a step of, with its settings then.
+    similarity: the meaning of similarities in its decisions, by the name of the method there, or
+    by what stands before the colon in it.
+    """
+
+    def named(kind: Kind) -> Kind:
+        kind.name = name
+        return kind
+
+    return named
 
 
 def digest(label: str, location: str) -> str:
@@ -155,23 +249,41 @@ class Step(Settings):
     def open(self) -> None:
         """Loads models and compiles patterns, once a worker, before the first batch."""
 
+    def apply(self, docs: Documents) -> Documents:
+        """The batch after this step; the argument is `docs.within(self.label)`."""
+        raise NotImplementedError
+
+
+class Prepared(Step):
+    """A step on documents of which a part is done once, for all workers, before they open it."""
+
     def prepared(self, folder: Path) -> Path | None:
-        """A file that `prepare` writes in the stage's folder for all workers; None for none."""
-        return None
+        """The file that `prepare` writes in the stage's folder; None where there is nothing to
+        do."""
+        raise NotImplementedError
 
     def prepare(self, file: Path) -> dict[str, Any]:
-        """Does once what each worker would do again, before they open the step. Returns what the
-        report says of the files that it reads: corrupt (a number) and places (the first ones:
-        file, offset, what)."""
+        """Writes the file. Returns what the report says of the files that it reads: corrupt (a
+        number) and places (the first ones: file, offset, what)."""
         raise NotImplementedError
 
     def open_in(self, folder: Path) -> None:
         """Opens the step in a stage's folder, which holds the prepared file."""
-        self.open()
-
-    def apply(self, docs: Documents) -> Documents:
-        """The batch after this step; the argument is `docs.within(self.label)`."""
         raise NotImplementedError
+
+
+def without(identity: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Return an identity without some settings."""
+    settings = {k: v for k, v in identity["settings"].items() if k not in names}
+    return identity | {"settings": settings}
+
+
+def open_in(step: Step, folder: Path) -> None:
+    """Opens a step in a stage's folder."""
+    if isinstance(step, Prepared):
+        step.open_in(folder)
+    else:
+        step.open()
 
 
 class CorpusStep(Settings):
@@ -179,9 +291,15 @@ class CorpusStep(Settings):
 
     # The module that `resolve` loads, where that takes long: while workers are at the sketches.
     decided_by: ClassVar[str | None] = None
+    # Whether an index holds all that those before it hold, so that only the last one is needed.
+    cumulative: ClassVar[bool] = False
     # Whether `resolve` reads sketches in tasks alone, and not the view of all of them; if it has to
     # do without tasks, it calls `Sketches.make_view` first.
     in_tasks: ClassVar[bool] = False
+    # Settings that only `resolve` and `apply` use, so that another value of them does not sketch
+    # again; those that `resolve` uses once the step's own folder has its content.
+    after_sketches: ClassVar[frozenset[str]] = frozenset()
+    after_folder: ClassVar[frozenset[str]] = frozenset()
 
     @property
     def reach(self) -> Literal["own", "one", "cluster", "any"]:
@@ -191,18 +309,47 @@ class CorpusStep(Settings):
         connects all that it matches. any: without a bound."""
         return "any"
 
+    @property
+    def obstacle(self) -> str | None:
+        """Why a refresh cannot decide on new documents alone, in order of arrival; None where it
+        can."""
+        return "it decides by the whole corpus"
+
+    @property
+    def replaces(self) -> bool:
+        """Whether a document may go for one that comes in a later run. The step leaves
+        `superseded.parquet` (id, by) in its index then."""
+        return False
+
+    @property
+    def dated(self) -> bool:
+        """Whether the newest of copies stays."""
+        return False
+
+    @property
+    def most_removed(self) -> float | None:
+        """The largest share that it may remove, of documents or of bytes; None for any."""
+        return None
+
+    def arriving(self, earlier: Sequence[str]) -> CorpusStep:
+        """The step as a refresh has it: over new documents alone, what came first stays. earlier:
+        folders of the runs before, the oldest first."""
+        return self
+
+    def earlier(self) -> list[Index]:
+        """The indexes of earlier runs to compare with; UsageError where one cannot be used."""
+        return []
+
     def open(self) -> None:
         """Loads models and compiles patterns, once a worker, before the first batch."""
 
     def sketch_identity(self) -> dict[str, Any]:
-        """The part of `identity()` that decides the sketches. It leaves out the settings that only
-        `resolve` and `apply` use, so that another value of them does not sketch again."""
-        return self.identity()
+        """The part of `identity()` that decides the sketches."""
+        return without(self.identity(), self.after_sketches)
 
     def folder_identity(self) -> dict[str, Any]:
-        """The part of `identity()` that decides the content of the step's own folder. It leaves out
-        the settings that `resolve` uses later."""
-        return self.identity()
+        """The part of `identity()` that decides the content of the step's own folder."""
+        return without(self.identity(), self.after_folder)
 
     def comparable(self) -> dict[str, Any] | None:
         """The settings that this step and the index of an earlier run must share. None: the step
@@ -218,8 +365,8 @@ class CorpusStep(Settings):
         document are list columns."""
         raise NotImplementedError
 
-    def resolve(self, sketches: Sketches) -> dict[str, Any]:
-        """Writes sketches.decisions and returns counts for the report.
+    def resolve(self, sketches: Sketches) -> Decided:
+        """Writes sketches.decisions and returns what the report says of them.
 
         The file is parquet, sorted by part and n, with at least the columns part, n, drop (bool)
         and those of OUT/decisions.parquet. A row is a document that the step decides on, or, with
@@ -232,9 +379,9 @@ class CorpusStep(Settings):
         raise NotImplementedError
 
 
-# Calls "module:function" with a payload of JSON values in a process of its own, whose environment
-# has these variables beside this process's; returns what it returns.
-CallApart = Callable[[str, dict[str, Any], Mapping[str, str]], dict[str, Any]]
+# Calls "module:function" with a task in a process of its own, whose environment has these variables
+# beside this process's.
+CallApart = Callable[[str, object, Mapping[str, str]], None]
 
 
 @dataclass
@@ -292,3 +439,16 @@ class Product(Settings):
     def build(self, context: ProductContext) -> dict[str, Any]:
         """Writes files into context.out; returns the figures for the report."""
         raise NotImplementedError
+
+
+def with_settings(base: type[Product], kind: Any, **instead: tuple[str, Any, Any]) -> Any:
+    """Return a product that has the settings of a dataclass behind those of the base, with the
+    dataclass's defaults, limits and descriptions. instead: (name, type, field) of a setting that
+    stands in the place of one of the dataclass."""
+    fields: Any = {}
+    for name, shared in kind.__pydantic_fields__.items():
+        name, *field = instead.get(name, (name, shared.annotation, copy(shared)))
+        fields[name] = tuple(field)
+    product = create_model(base.__name__, __base__=base, __module__=base.__module__, **fields)
+    product.described_in = kind
+    return product

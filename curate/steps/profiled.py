@@ -19,7 +19,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, mode
 
 from curate.documents.documents import Documents
 from curate.documents.limits import ByLang, Limit, decide
-from curate.steps.contracts import Step
+from curate.steps.contracts import FromFiles, Step
 from curate.text import profiles
 from curate.text.dictionaries import effective
 from curate.text.profiles import Chosen, Profile
@@ -42,7 +42,7 @@ WORDS = (
 )
 
 
-class Profiled(Step):
+class Profiled(Step, FromFiles):
     """The base of such steps: `measure` annotates columns, `own_limits` compares them."""
 
     profile: str = Field("auto", description=PROFILE)
@@ -145,7 +145,8 @@ class Profiled(Step):
         parts = list(self.parts(docs))
         if len(parts) <= 1:
             for profile, step, _ in parts:
-                return step.measure(docs, profile)
+                measured: Documents = step.measure(docs, profile)
+                return measured
             return self.measure(docs, None)
         tables, order = [], []
         for profile, step, mask in parts:

@@ -15,7 +15,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from curate.formats.read_settings import ReadSettings
-from curate.steps.contracts import CorpusStep, Product, Settings, Step
+from curate.steps.contracts import CorpusStep, Product, Settings, Step, fitting, setting_names
 from curate.steps.registry import step_class
 from curate.steps.shipped import text_of
 from llmcurate.base.disk.files import check_regular, text_digest
@@ -286,7 +286,7 @@ def make_step(
         if "variant" not in cls.model_fields:
             raise UsageError(f"step {base!r} has no variants")
         values["variant"] = variant
-    cls = cls.fitting(values)
+    cls = fitting(cls, values)
     step: Settings = _check(cls, values, base, line_of, folder)
     return step
 
@@ -458,7 +458,7 @@ def _override(
         count[base] = count.get(base, 0) + 1
         label = base if count[base] == 1 else f"{base}#{count[base]}"
         labels[label] = i, settings
-        names[label] = step_class(base).setting_names
+        names[label] = partial(setting_names, step_class(base))
     for item in overrides:
         change = (Change.of(item) if isinstance(item, str) else item).within(names)
         entry, settings = labels[change.section]

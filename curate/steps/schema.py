@@ -18,7 +18,7 @@ from curate.steps.sources import fields_digest
 
 FILE = "recipe.schema.json"
 STEPS = "#/$defs/"
-PLACES = {"read": "curate.formats.read_settings:ReadSettings", **REGISTRY}
+READ = "curate.formats.read_settings:ReadSettings"
 
 
 def recipe_schema(names: list[str] | None = None) -> dict[str, Any]:
@@ -99,11 +99,15 @@ def definition_of(step: str) -> dict[str, Any]:
     fields is the same, else of the class, which is loaded. UsageError for an unknown step."""
     definition: dict[str, Any] = shipped_schema()["$defs"].get(step, {})
     digest, _, modules = definition.get("$comment", "").partition(" ")
-    if step in PLACES and digest == fields_digest(PLACES[step], modules.split()):
+    if digest == fields_digest(_place(step), modules.split()):
         return definition
     from curate.formats.read_settings import ReadSettings
 
     return class_schema(ReadSettings if step == "read" else step_class(step))
+
+
+def _place(step: str) -> str:
+    return READ if step == "read" else REGISTRY.get(step, "")
 
 
 def _with_source(step: str, model: Any) -> dict[str, Any]:
@@ -112,7 +116,7 @@ def _with_source(step: str, model: Any) -> dict[str, Any]:
     with_fields = (kind for kind in model.__mro__ if getattr(kind, "model_fields", None))
     kinds = (model, *with_fields, getattr(model, "described_in", None) or model)
     modules = list(dict.fromkeys(kind.__module__ for kind in kinds))
-    digest = fields_digest(PLACES.get(step, ""), modules)
+    digest = fields_digest(_place(step), modules)
     return {"$comment": " ".join([digest, *modules]), **definition}
 
 

@@ -23,7 +23,7 @@ _hints: Any = functools.cache(typing.get_type_hints)  # of a dataclass, which ta
 _STRICT = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 if TYPE_CHECKING:
-    from dataclasses import dataclass
+    from dataclasses import dataclass as dataclass
 else:
 
     def dataclass(**options: Any) -> Any:
@@ -169,10 +169,12 @@ def members_of(kind: Any, *, lists: bool = False) -> tuple[Any, ...]:
 
 
 def kinds_of(member: Any) -> tuple[str, ...]:
-    """The values of ``kind`` that mean this dataclass; none where it has no such setting, or where
-    a file is named in its place.
+    """The values of ``kind`` that mean this dataclass, or one that it finds ``of_kind``; none where
+    it has no such setting, or where a file is named in its place.
     """
-    return typing.get_args(_hints(member).get("kind"))
+    own: tuple[str, ...] = typing.get_args(_hints(member).get("kind"))
+    kinds: tuple[str, ...] = vars(member).get("kinds", own)
+    return kinds
 
 
 def _is_kind(member: Any, tag: Any) -> bool:
@@ -184,11 +186,11 @@ def _is_kind(member: Any, tag: Any) -> bool:
 def _member(members: tuple[Any, ...], value: Any, name: str) -> Any:
     """The dataclass that a value's ``kind`` names."""
     tag = value.get("kind") if isinstance(value, dict) else None
-    if len(members) == 1 or tag is None:
-        return members[0]
-    for member in members:
+    for member in members if tag is not None else ():
         if _is_kind(member, tag):
-            return member
+            return member.of_kind(tag) if "kinds" in vars(member) else member
+    if len(members) == 1 or tag is None:
+        return members[0].of_kind(tag) if "kinds" in vars(members[0]) else members[0]
     choices = ", ".join(kind for member in members for kind in kinds_of(member))
     choices += ", FILE.py:CLASS" if any(hasattr(member, "names") for member in members) else ""
     raise UsageError(f"{name}.kind is {tag!r}: choose one of {choices}")
@@ -289,5 +291,6 @@ def dotted_names(kind: Any, *, lists: bool = False) -> list[str]:
     for name in (field.name for field in dataclasses.fields(kind)):
         names.append(name)
         for member in members_of(hints[name], lists=lists):
-            names += [f"{name}.{inner}" for inner in dotted_names(member, lists=lists)]
+            for own in member.all_kinds() if "kinds" in vars(member) else (member,):
+                names += [f"{name}.{inner}" for inner in dotted_names(own, lists=lists)]
     return list(dict.fromkeys(names))

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from curate.corpus.sketches import Task, run_here
+from curate.corpus.sketches import R, T, run_here
 
 
 class Killed(BaseException):
@@ -20,12 +19,12 @@ class Dying:
     def __init__(self) -> None:
         self.asked: list[tuple[str, int]] = []
 
-    def __call__(self, function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
+    def __call__(self, function: str, tasks: list[T], result: type[R]) -> Iterator[tuple[T, R]]:
         name = function.partition(":")[2]
         again = name in dict(self.asked)
         if tasks:
             self.asked.append((name, len(tasks)))
-        for number, pair in enumerate(run_here(function, tasks)):
+        for number, pair in enumerate(run_here(function, tasks, result)):
             if number == 1 and not again:
                 raise Killed
             yield pair

@@ -27,7 +27,7 @@ from curate.engines import idle_workers
 
 start_one = idle_workers.spawn
 LIBRARIES = (
-    "curate.run.worker.partition",
+    "curate.run.worker.worker",
     "curate.filters.url_lists",
     "pyarrow.compute",
     "duckdb",
@@ -117,7 +117,7 @@ def serve(requests: socket.socket) -> None:
     """Forks a worker for each request; returns in each, as it does where there are no more."""
     for name in LIBRARIES:
         importlib.import_module(name)
-    importlib.import_module("curate.run.worker.partition").warm_up()
+    importlib.import_module("curate.run.worker.worker").warm_up()
     _load_kernels()
     while True:
         length, streams, _, _ = socket.recv_fds(requests, 8, 3)

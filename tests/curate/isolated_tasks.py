@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from curate.corpus.sketches import Task, run_here
+from curate.corpus.sketches import run_here
+from llmcurate.base.messages import Task
 
 
 class Alone:
@@ -16,11 +17,11 @@ class Alone:
         self.folder, self.aside = folder, aside
         self.seen: dict[str, int] = {}
 
-    def __call__(self, function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
+    def __call__(self, function: str, tasks: list[Task], result: Any) -> Iterator[tuple[Task, Any]]:
         self.seen[function.partition(":")[2]] = len(tasks)
         before = self._files()
         for task in reversed(tasks):
-            yield from run_here(function, [task])
+            yield from run_here(function, [task], result)
             after = self._files()
             assert all(after[path] == data for path, data in before.items())
             for path in after.keys() - before.keys():

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 
-from curate.corpus.indexes import Index, all_in, write_record
-from curate.dedup.semantic.hashed import Basis
+from curate.corpus.indexes import Index, IndexRecord, all_in, write_record
+from curate.dedup.semantic.matrix import Basis
 from curate.dedup.suffix_array.search import find, longest
 from curate.dedup.suffix_array.search_index import SearchIndex, _digest
 from llmcurate.base.errors import RunFailed, UsageError
@@ -152,18 +152,19 @@ def test_a_record_of_an_index_that_is_none_is_one_line(tmp_path: Path, record: s
         all_in(tmp_path)
 
 
-def test_an_index_has_as_many_partitions_as_files_whatever_its_record_says(tmp_path: Path) -> None:
+def test_an_index_has_as_many_partitions_as_files_of_sketches(tmp_path: Path) -> None:
     files = {"sketch-00000.parquet": [3, "x"], "ids.parquet": [3, "x"]}
-    write_record(tmp_path, {"version": 1, "name": "a", "files": files, "parts": 1 << 40})
+    write_record(tmp_path, IndexRecord(1, "a", "", "", 1, {}, "", False, files))
     (index,) = all_in(tmp_path)
     assert index.parts == 1
 
 
 @pytest.mark.parametrize("files", [[["ids.parquet", [3, "x"]]], {"../victim": [3, "x"]}], ids=str)
 def test_files_that_are_none_of_an_index_are_one_line(tmp_path: Path, files: object) -> None:
-    write_record(tmp_path, {"files": files})
+    record = IndexRecord(1, "a", "", "", 1, {}, "", False, files)
+    write_record(tmp_path, record)
     with pytest.raises(RunFailed, match=r"index\.json is not what was written"):
-        Index("a", tmp_path, {"files": files}).check()
+        Index("a", tmp_path, record).check()
 
 
 @pytest.mark.parametrize("row", [[5, -1], [-2, -1], [0, -1, 0]], ids=str)

@@ -15,8 +15,8 @@ from hypothesis import given
 
 from curate.scoring.fasttext.classifier import Classifier
 from curate.scoring.language.train import FILLED
-from curate.scoring.perplexity.arpa import read_arpa, write_arpa
 from curate.scoring.perplexity.model import NgramModel
+from curate.scoring.perplexity.model_file import read_arpa, write_arpa
 from tests.curate.scoring.fasttext import small_models
 from tests.curate.scoring.fasttext.conftest import packed, strange
 from tests.curate.scoring.perplexity.conftest import sentences

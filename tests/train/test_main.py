@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
 
 from curate.cli.app import invoke
-from train.__main__ import _print_line, main
+from train.__main__ import _say_notice, main
 from train.config import TrainConfig
 from train.loop.forecast import forecast
 
 
-def test_control_characters_of_names_are_printed_as_codes(capsys):
-    _print_line("shards a\x1b[2J\nb\x9b\u202e", sys.stderr)
-    assert capsys.readouterr().err == "shards a\\u001b[2J\\u000ab\\u009b\\u202e\n"
+def test_control_characters_of_names_are_made_visible_on_one_line(capsys):
+    _say_notice("shards a\x1b[2J\nb\x9b\u202e")
+    assert capsys.readouterr().err == "shards a\u241b[2J b[U+009B][U+202E]\n"
 
 
 @pytest.fixture

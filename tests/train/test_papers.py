@@ -23,7 +23,7 @@ from train.objective_settings import (
     Spans,
     Ul2,
 )
-from train.objectives import collocations, labels, masked
+from train.objectives import labels, masked
 from train.optim import optimizers
 from train.scaling import laws
 
@@ -46,7 +46,7 @@ PRINTED = {
     ),
     "Joshi et al. 2020, span_bert.py, max-pair-targets: 20 places in a span": (heads.PLACES, 20),
     "Levine et al. 2021, README.md of pmi-masking: 2 to 5 words, over 10 occurrences": (
-        (collocations.LONGEST, collocations.SEEN),
+        (masked.LONGEST_NGRAM, masked.SEEN),
         (5, 10),
     ),
     "Clark et al. 2020, configure_pretraining.py, disc_weight: 50": (Replaced().weight, 50.0),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -60,125 +61,233 @@ _FIGURES = (
 )
 
 
-def origin(card: dict[str, Any]) -> str:
-    """The origin of the tokenizer, in a sentence."""
-    if "trainer" in card:
-        sentence = f"Trained by {card['trainer']} on {counted(card['documents'], 'document')}"
-        return f"{sentence} ({card['bytes']:,} bytes of text)."
-    if "extended_from" in card:
-        return (
-            f"A tokenizer of {counted(card['old_tokens'], 'token')} with {card['new_tokens']:,}"
-            " more;"
-            " the ids of the old ones are as they were."
-        )
-    if "pruned_from" in card:
-        return (
-            f"A tokenizer of {counted(card['old_tokens'], 'token')} without {card['dropped']:,}"
-            " of them;"
-            f" `{card['map']}` has the new id of every old one."
-        )
-    return f"Converted to {card['format']} from {card['converted_from']}, with the same ids."
-
-
-def round_trip(card: dict[str, Any]) -> str:
-    """Whether texts come back."""
-    if "lossless" not in card:
-        return "A text is prepared for it, and comes back, as by the tokenizer it was made from."
-    if card["model"] == "wordpiece":
-        text = "Texts do not come back exactly: white space is left out, and a word that the "
-        text += "vocabulary cannot spell is an unknown token."
-        changed = card["normalisation"]
-        return text if changed == "none" else f"{text} Before that it is normalised ({changed})."
-    unspelled = _UNSPELLED[card["model"]]
-    if card["lossless"]:
-        return f"Every text comes back exactly: nothing is normalised, and {unspelled}."
-    changes = []
-    if card["normalisation"] != "none":
-        changes.append(f"it is normalised ({card['normalisation']}) before it is cut")
-    if card["space_token"]:
-        changes.append(f"a {code_span(card['space_token'])} in it comes back as a space")
-    return f"A text comes back changed in this alone: {', and '.join(changes)}; {unspelled}."
-
-
-def figure_rows(card: dict[str, Any]) -> tuple[str, list[tuple[str, str]]]:
-    """(on what they were measured, (title, value) of each)."""
-    figures = card.get("measured")
-    rows = []
-    if card.get("bytes_a_token_before"):
-        for when in ("before", "after"):
-            rows.append((f"bytes a token {when}", f"{card[f'bytes_a_token_{when}']:.3f}"))
-    if not figures:
-        return "", rows
-    sentence = f"Measured on {figures['on']}, drawn by a hash with seed {figures['seed']}:"
-    sentence += f" {figures['texts']:,} pieces of {figures['bytes']:,} bytes in all."
-    if "training" in figures["on"] or "learned" in figures["on"]:
-        sentence += " On other text they are worse: `llmcurate tokenizer eval` measures there."
-    for key, title, form in _FIGURES:
-        if figures.get(key) is not None:
-            rows.append((title, form.format(figures[key])))
-    return sentence, rows
-
-
-def origin_rows(card: dict[str, Any]) -> list[tuple[str, Any]]:
-    """(title, value) of what it was made of and by."""
-    names = {
-        "trainer": "trainer",
-        "documents": "documents",
-        "bytes": "bytes of text",
-        "texts_xxh3": "sum of the texts' xxh3-128",
-        "extended_from": "extended from",
-        "joined_with": "joined with",
-        "joined_sha256": "its sha256",
-        "pruned_from": "pruned from",
-        "source": "converted from",
-        "source_sha256": "its sha256",
-        "old_tokens": "tokens before",
-        "new_tokens": "tokens new",
-        "vocab": "tokens",
-        "merges": "merges",
-        "character_coverage": "share of the text whose characters are tokens",
-        "verified_texts": "texts on which ids were compared",
-        "round_trip_checked": "texts tried for coming back",
-        "chat_template_sha256": "sha256 of the chat template",
-        "tokenizer_sha256": "sha256 of the tokenizer's file",
-    }
-    if "pruned_from" in card:
-        names["new_tokens"] = "tokens that stay"
-    rows = [(title, card[key]) for key, title in names.items() if card.get(key)]
-    if card.get("sample"):
-        sample = card["sample"]
-        drawn = f"{sample['bytes_asked']:,} bytes asked of {sample['bytes_of']:,}"
-        rows.append(("sample", f"{drawn}, by {sample['by']}, seed {sample['seed']}"))
-    if card.get("dictionary"):
-        words = card["dictionary"]
-        rows.append(("dictionary", f"{words['words']:,} words, sha256 {words['sha256']}"))
-    return rows
-
-
 MOST_ROWS = 50  # of a table whose length the corpus or the vocabulary decides
 
 
 def write_card(file: Path, card: dict[str, Any]) -> None:
     """The card in that JSON file, behind the page of the same name (.md)."""
-    write_atomic(file.with_suffix(".md"), page(card, file.name).encode("utf-8", "replace"))
+    text = Card(card).page(file.name)
+    write_atomic(file.with_suffix(".md"), text.encode("utf-8", "replace"))
     write_atomic(file, encode_json(card))
 
 
-def page(card: dict[str, Any], name: str) -> str:
-    """The page of a card of training, extending, pruning or converting; name: of its JSON."""
-    parts = [
-        f"# Tokenizer: {card['algorithm']}, {counted(card['vocab'], 'token')}",
-        "\n\n".join([origin(card), round_trip(card)]),
-        _use(card),
-        _figures(card),
-        _origin(card),
-        _settings(card),
-        _special(card),
-        _list("Warnings", card.get("warnings", [])),
-        _list("Notes", [n for n in card["notes"] if n != card.get("gguf", {}).get("refused")]),
-        f"All of this, for programs: {code_span(name)}.",
-    ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+@dataclass(frozen=True)
+class Card:
+    """A card of training, extending, pruning or converting, as JSON has it."""
+
+    card: dict[str, Any]
+
+    def page(self, name: str) -> str:
+        """The page of a card of training, extending, pruning or converting; name: of its JSON."""
+        parts = [
+            f"# Tokenizer: {self.card['algorithm']}, {counted(self.card['vocab'], 'token')}",
+            "\n\n".join([self.origin(), self.round_trip()]),
+            self._use(),
+            self._figures(),
+            self._origin(),
+            self._settings(),
+            self._special(),
+            _list("Warnings", self.card.get("warnings", [])),
+            _list(
+                "Notes",
+                [n for n in self.card["notes"] if n != self.card.get("gguf", {}).get("refused")],
+            ),
+            f"All of this, for programs: {code_span(name)}.",
+        ]
+        return "\n\n".join(part for part in parts if part) + "\n"
+
+    def origin(self) -> str:
+        """The origin of the tokenizer, in a sentence."""
+        card = self.card
+        if "trainer" in card:
+            sentence = f"Trained by {card['trainer']} on {counted(card['documents'], 'document')}"
+            return f"{sentence} ({card['bytes']:,} bytes of text)."
+        if "extended_from" in card:
+            return (
+                f"A tokenizer of {counted(card['old_tokens'], 'token')} with {card['new_tokens']:,}"
+                " more;"
+                " the ids of the old ones are as they were."
+            )
+        if "pruned_from" in card:
+            return (
+                f"A tokenizer of {counted(card['old_tokens'], 'token')} without {card['dropped']:,}"
+                " of them;"
+                f" `{card['map']}` has the new id of every old one."
+            )
+        return f"Converted to {card['format']} from {card['converted_from']}, with the same ids."
+
+    def round_trip(self) -> str:
+        """Whether texts come back."""
+        if "lossless" not in self.card:
+            return (
+                "A text is prepared for it, and comes back, as by the tokenizer it was made from."
+            )
+        if self.card["model"] == "wordpiece":
+            text = "Texts do not come back exactly: white space is left out, and a word that the "
+            text += "vocabulary cannot spell is an unknown token."
+            changed = self.card["normalisation"]
+            return (
+                text if changed == "none" else f"{text} Before that it is normalised ({changed})."
+            )
+        unspelled = _UNSPELLED[self.card["model"]]
+        if self.card["lossless"]:
+            return f"Every text comes back exactly: nothing is normalised, and {unspelled}."
+        changes = []
+        if self.card["normalisation"] != "none":
+            changes.append(f"it is normalised ({self.card['normalisation']}) before it is cut")
+        if self.card["space_token"]:
+            changes.append(f"a {code_span(self.card['space_token'])} in it comes back as a space")
+        return f"A text comes back changed in this alone: {', and '.join(changes)}; {unspelled}."
+
+    def figure_rows(self) -> tuple[str, list[tuple[str, str]]]:
+        """(on what they were measured, (title, value) of each)."""
+        figures = self.card.get("measured")
+        rows = []
+        if self.card.get("bytes_a_token_before"):
+            for when in ("before", "after"):
+                rows.append((f"bytes a token {when}", f"{self.card[f'bytes_a_token_{when}']:.3f}"))
+        if not figures:
+            return "", rows
+        sentence = f"Measured on {figures['on']}, drawn by a hash with seed {figures['seed']}:"
+        sentence += f" {figures['texts']:,} pieces of {figures['bytes']:,} bytes in all."
+        if "training" in figures["on"] or "learned" in figures["on"]:
+            sentence += " On other text they are worse: `llmcurate tokenizer eval` measures there."
+        for key, title, form in _FIGURES:
+            if figures.get(key) is not None:
+                rows.append((title, form.format(figures[key])))
+        return sentence, rows
+
+    def origin_rows(self) -> list[tuple[str, Any]]:
+        """(title, value) of what it was made of and by."""
+        names = {
+            "trainer": "trainer",
+            "documents": "documents",
+            "bytes": "bytes of text",
+            "texts_xxh3": "sum of the texts' xxh3-128",
+            "extended_from": "extended from",
+            "joined_with": "joined with",
+            "joined_sha256": "its sha256",
+            "pruned_from": "pruned from",
+            "source": "converted from",
+            "source_sha256": "its sha256",
+            "old_tokens": "tokens before",
+            "new_tokens": "tokens new",
+            "vocab": "tokens",
+            "merges": "merges",
+            "character_coverage": "share of the text whose characters are tokens",
+            "verified_texts": "texts on which ids were compared",
+            "round_trip_checked": "texts tried for coming back",
+            "chat_template_sha256": "sha256 of the chat template",
+            "tokenizer_sha256": "sha256 of the tokenizer's file",
+        }
+        if "pruned_from" in self.card:
+            names["new_tokens"] = "tokens that stay"
+        rows = [(title, self.card[key]) for key, title in names.items() if self.card.get(key)]
+        if self.card.get("sample"):
+            sample = self.card["sample"]
+            drawn = f"{sample['bytes_asked']:,} bytes asked of {sample['bytes_of']:,}"
+            rows.append(("sample", f"{drawn}, by {sample['by']}, seed {sample['seed']}"))
+        if self.card.get("dictionary"):
+            words = self.card["dictionary"]
+            rows.append(("dictionary", f"{words['words']:,} words, sha256 {words['sha256']}"))
+        return rows
+
+    def _use(self) -> str:
+        """The ways to load the file that lies beside the card."""
+        file, lines = self.card["file"], []
+        if file == "tokenizer.json":
+            lines += [
+                "- transformers: `AutoTokenizer.from_pretrained(FOLDER)`",
+                '- tokenizers: `Tokenizer.from_file("tokenizer.json")`',
+            ]
+        if file.endswith(".model") or self.card.get("model") == "unigram":
+            model = file if file.endswith(".model") else "tokenizer.model"
+            lines.append(f'- sentencepiece: `SentencePieceProcessor(model_file="{model}")`')
+        if file.endswith(".gguf"):
+            lines.append(f"- llama.cpp: {code_span(file)} is the vocabulary alone, without a model")
+        else:
+            command = f"llmcurate tokenizer encode corpus/ --tokenizer {self._name()} -o shards"
+            lines.append(f"- token shards: {code_span(command)}")
+        if "gguf" in self.card:
+            lines.append(_gguf(self.card["gguf"]))
+        return _section("How to load it", "\n".join(lines))
+
+    def _name(self) -> str:
+        """The argument of a command: ranks need the pattern that their file lacks."""
+        if not self.card["file"].endswith(".tiktoken"):
+            return "FOLDER" if self.card["file"] == "tokenizer.json" else self.card["file"]
+        return f"{self.card['file']} --pattern {self.card.get('pattern') or 'NAME'}"
+
+    def _figures(self) -> str:
+        sentence, rows = self.figure_rows()
+        if not rows:
+            return ""
+        paragraphs = [sentence, table(("figure", "value"), rows)]
+        scripts = self.card.get("measured", {}).get("scripts", [])
+        if scripts:
+            lines = [
+                (row["label"], *(f"{row[key]:,}" for key in ("vocab", "used", "tokens", "bytes")))
+                for row in scripts[:MOST_ROWS]
+            ]
+            head = ("script", "tokens of the vocabulary", "of them used", "uses", "bytes")
+            paragraphs += ["Tokens by the script of their letters:", table(head, lines)]
+        return _section("Figures", *paragraphs)
+
+    def _origin(self) -> str:
+        rows = [
+            (k, f"{v:,}" if isinstance(v, int) else code_span(str(v)))
+            for k, v in self.origin_rows()
+        ]
+        paragraphs = [table(("what", "value"), rows)]
+        mixture = self.card.get("mixture")
+        if mixture:
+            values = mixture["values"]
+            shown = sorted(values, key=lambda v: (-values[v]["share"], v))
+            lines = [
+                (
+                    code_span(v),
+                    f"{values[v]['weight']:g}",
+                    f"{values[v]['documents']:,}",
+                    f"{values[v]['bytes']:,}",
+                    f"{values[v]['share']:.2%}",
+                )
+                for v in shown[:MOST_ROWS]
+            ]
+            by = f"by the column {code_span(mixture['column'])}"
+            if mixture["temperature"] is not None:
+                by += f", temperature {mixture['temperature']:g}"
+            head = (mixture["column"], "weight", "documents", "bytes", "share")
+            paragraphs += [f"Mixture {by}:", table((code_span(head[0]), *head[1:]), lines)]
+            paragraphs += _more(len(values))
+        return _section("How it was made", *paragraphs)
+
+    def _settings(self) -> str:
+        if "settings" not in self.card:
+            return ""
+        values = {k: json.dumps(v, ensure_ascii=False) for k, v in self.card["settings"].items()}
+        rows = [
+            (code_span(k), "not given" if v == "null" else code_span(v)) for k, v in values.items()
+        ]
+        paragraphs = [table(("setting", "as given"), rows)]
+        if self.card.get("regex"):
+            parts = "\n".join(
+                f"{n}. {code_span(part)}" for n, part in enumerate(self.card["regex"], 1)
+            )
+            paragraphs += ["Text is cut by these expressions, one after the other:", parts]
+        return _section("Settings", *paragraphs)
+
+    def _special(self) -> str:
+        special = self.card["special_tokens"]
+        if not special:
+            return _section("Special tokens", "None.")
+        ordered = sorted(special.items(), key=lambda pair: pair[1])
+        rows = [(code_span(token), str(number)) for token, number in ordered[:MOST_ROWS]]
+        end = self.card["end_of_text"]
+        sentence = f"{code_span(end)} ends a document." if end else "None ends a document."
+        sentence += " Their spelling in a text stays text, where `llmcurate` encodes."
+        return _section(
+            "Special tokens", sentence, table(("token", "id"), rows), *_more(len(special))
+        )
 
 
 def _section(title: str, *paragraphs: str) -> str:
@@ -189,107 +298,11 @@ def _list(title: str, lines: list[str]) -> str:
     return _section(title, "\n".join(f"- {code_span(line)}" for line in lines)) if lines else ""
 
 
-def _use(card: dict[str, Any]) -> str:
-    """The ways to load the file that lies beside the card."""
-    file, lines = card["file"], []
-    if file == "tokenizer.json":
-        lines += [
-            "- transformers: `AutoTokenizer.from_pretrained(FOLDER)`",
-            '- tokenizers: `Tokenizer.from_file("tokenizer.json")`',
-        ]
-    if file.endswith(".model") or card.get("model") == "unigram":
-        model = file if file.endswith(".model") else "tokenizer.model"
-        lines.append(f'- sentencepiece: `SentencePieceProcessor(model_file="{model}")`')
-    if file.endswith(".gguf"):
-        lines.append(f"- llama.cpp: {code_span(file)} is the vocabulary alone, without a model")
-    else:
-        command = f"llmcurate tokenizer encode corpus/ --tokenizer {_name(card)} -o shards"
-        lines.append(f"- token shards: {code_span(command)}")
-    if "gguf" in card:
-        lines.append(_gguf(card["gguf"]))
-    return _section("How to load it", "\n".join(lines))
-
-
-def _name(card: dict[str, Any]) -> str:
-    """The argument of a command: ranks need the pattern that their file lacks."""
-    if not card["file"].endswith(".tiktoken"):
-        return "FOLDER" if card["file"] == "tokenizer.json" else card["file"]
-    return f"{card['file']} --pattern {card.get('pattern') or 'NAME'}"
-
-
 def _gguf(terms: dict[str, str]) -> str:
     if "refused" in terms:
         return f"- llama.cpp cannot load it: {code_span(terms['refused'])}"
     names = ", ".join(f"{code_span(key)} {code_span(value)}" for key, value in terms.items())
     return f"- llama.cpp: `llmcurate tokenizer convert FOLDER --to gguf -o tok.gguf` ({names})"
-
-
-def _figures(card: dict[str, Any]) -> str:
-    sentence, rows = figure_rows(card)
-    if not rows:
-        return ""
-    paragraphs = [sentence, table(("figure", "value"), rows)]
-    scripts = card.get("measured", {}).get("scripts", [])
-    if scripts:
-        lines = [
-            (row["label"], *(f"{row[key]:,}" for key in ("vocab", "used", "tokens", "bytes")))
-            for row in scripts[:MOST_ROWS]
-        ]
-        head = ("script", "tokens of the vocabulary", "of them used", "uses", "bytes")
-        paragraphs += ["Tokens by the script of their letters:", table(head, lines)]
-    return _section("Figures", *paragraphs)
-
-
-def _origin(card: dict[str, Any]) -> str:
-    rows = [
-        (k, f"{v:,}" if isinstance(v, int) else code_span(str(v))) for k, v in origin_rows(card)
-    ]
-    paragraphs = [table(("what", "value"), rows)]
-    mixture = card.get("mixture")
-    if mixture:
-        values = mixture["values"]
-        shown = sorted(values, key=lambda v: (-values[v]["share"], v))
-        lines = [
-            (
-                code_span(v),
-                f"{values[v]['weight']:g}",
-                f"{values[v]['documents']:,}",
-                f"{values[v]['bytes']:,}",
-                f"{values[v]['share']:.2%}",
-            )
-            for v in shown[:MOST_ROWS]
-        ]
-        by = f"by the column {code_span(mixture['column'])}"
-        if mixture["temperature"] is not None:
-            by += f", temperature {mixture['temperature']:g}"
-        head = (mixture["column"], "weight", "documents", "bytes", "share")
-        paragraphs += [f"Mixture {by}:", table((code_span(head[0]), *head[1:]), lines)]
-        paragraphs += _more(len(values))
-    return _section("How it was made", *paragraphs)
-
-
-def _settings(card: dict[str, Any]) -> str:
-    if "settings" not in card:
-        return ""
-    values = {k: json.dumps(v, ensure_ascii=False) for k, v in card["settings"].items()}
-    rows = [(code_span(k), "not given" if v == "null" else code_span(v)) for k, v in values.items()]
-    paragraphs = [table(("setting", "as given"), rows)]
-    if card.get("regex"):
-        parts = "\n".join(f"{n}. {code_span(part)}" for n, part in enumerate(card["regex"], 1))
-        paragraphs += ["Text is cut by these expressions, one after the other:", parts]
-    return _section("Settings", *paragraphs)
-
-
-def _special(card: dict[str, Any]) -> str:
-    special = card["special_tokens"]
-    if not special:
-        return _section("Special tokens", "None.")
-    ordered = sorted(special.items(), key=lambda pair: pair[1])
-    rows = [(code_span(token), str(number)) for token, number in ordered[:MOST_ROWS]]
-    end = card["end_of_text"]
-    sentence = f"{code_span(end)} ends a document." if end else "None ends a document."
-    sentence += " Their spelling in a text stays text, where `llmcurate` encodes."
-    return _section("Special tokens", sentence, table(("token", "id"), rows), *_more(len(special)))
 
 
 def _more(count: int) -> list[str]:

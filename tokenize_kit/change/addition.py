@@ -14,18 +14,19 @@ from tokenizers import Tokenizer
 from llmcurate.base.disk.files import write_atomic
 from llmcurate.base.disk.units import either
 from llmcurate.base.errors import UsageError
-from tokenize_kit.change.embeddings import Blend, new_rows, read_tables, write_extended
-from tokenize_kit.change.focus import focus
+from tokenize_kit.change.embeddings import Blend, focus, new_rows, read_tables, write_extended
 from tokenize_kit.change.original import (
+    Key,
     Original,
     algorithm_name,
     describe_file,
     end_token,
     file_with_added,
+    ids_of,
+    keys_of,
     open_tokenizer,
     write_beside,
 )
-from tokenize_kit.change.tokens import Key, ids_of, keys_of
 from tokenize_kit.change.verify import Texts, pack_texts
 from tokenize_kit.encode.vocabulary import open_vocabulary
 from tokenize_kit.formats.forms import NORMAL, SPACE, ByteBpe, CannotHold, Pieces

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from tokenizers import Tokenizer
@@ -30,6 +30,7 @@ from tokenize_kit.formats.forms import (
     CannotHold,
     Pieces,
 )
+from tokenize_kit.formats.tokenizer_json import Parts
 from tokenize_kit.learn.bpe import choose_characters
 from tokenize_kit.learn.bpe_merges import LEAST, LONGEST, learn
 from tokenize_kit.learn.words import WordCounts, lay_out
@@ -142,7 +143,7 @@ class CharBpe:
         return not any(SPACE in text.lstrip(SPACE) for text in self.tokens)
 
 
-def char_bpe_from_json(parts: dict[str, Any]) -> CharBpe:
+def char_bpe_from_json(parts: Parts) -> CharBpe:
     """The form of a tokenizer.json whose model is a BPE of characters; raises CannotHold."""
     model = parts["model"]
     for name in ("dropout", "continuing_subword_prefix", "end_of_word_suffix"):

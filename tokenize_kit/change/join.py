@@ -16,8 +16,7 @@ from tokenize_kit.card.figures import Sample, measure
 from tokenize_kit.card.page import write_card
 from tokenize_kit.change.addition import Addition, Growth, Rows, file_with_tokens
 from tokenize_kit.change.bpe import CharBpe, Text
-from tokenize_kit.change.original import Original, open_tokenizer
-from tokenize_kit.change.tokens import space_of, token_texts
+from tokenize_kit.change.original import Original, open_tokenizer, space_of, token_texts
 from tokenize_kit.change.unigram import Segments, score_pieces
 from tokenize_kit.change.verify import Encode, Texts, compare, pack_texts, unigram_scores
 from tokenize_kit.encode.vocabulary import open_vocabulary

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,17 @@ from tokenize_kit.encode.byte_bpe import Plan
 from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.encode.vocabulary import open_vocabulary
 from tokenize_kit.files import read_file
-from tokenize_kit.formats.forms import CONTROL, SPACE, Added, ByteBpe, CannotHold, Form, Pieces
+from tokenize_kit.formats.forms import (
+    BYTE,
+    CONTROL,
+    NORMAL,
+    SPACE,
+    Added,
+    ByteBpe,
+    CannotHold,
+    Form,
+    Pieces,
+)
 from tokenize_kit.formats.json_forms import (
     byte_bpe_from_json,
     byte_bpe_tokenizer,
@@ -38,7 +49,13 @@ from tokenize_kit.formats.json_forms import (
     pieces_from_json,
 )
 from tokenize_kit.formats.sentencepiece_model import read_form
-from tokenize_kit.formats.tokenizer_json import END_OF_TEXT, load_tokenizer, write_transformers
+from tokenize_kit.formats.tokenizer_json import (
+    END_OF_TEXT,
+    Parts,
+    load_tokenizer,
+    parts_of,
+    write_transformers,
+)
 
 _UNICODE = ("NFC", "NFD", "NFKC", "NFKD")
 _BESIDE = ("tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
@@ -53,7 +70,7 @@ class Original:
     form: Form | CharBpe
     encode: Encode
     sha256: str
-    parts: dict[str, Any] | None
+    parts: Parts | None
     raw: bytes
     prepared: Callable[[str], str] | None
 
@@ -98,7 +115,7 @@ def open_tokenizer(path: Path) -> Original:
         )
     tokenizer = load_tokenizer(file) if kind == "tokenizer.json" else None
     encode = open_vocabulary(file).encode
-    parts: dict[str, Any] | None = None
+    parts: Parts | None = None
     prepared: Callable[[str], str] | None
     try:
         if tokenizer is None:
@@ -110,7 +127,7 @@ def open_tokenizer(path: Path) -> Original:
             prepared = _by_sentencepiece(raw) if form is pieces else None
         else:
             raw = b""
-            parts = json.loads(tokenizer.to_str())
+            parts = parts_of(tokenizer)
             form, prepared = _read_json(tokenizer, parts)
     except CannotHold as error:
         raise CannotHold(f"{file}: cannot be changed: {error}") from None
@@ -120,7 +137,7 @@ def open_tokenizer(path: Path) -> Original:
 
 
 def _read_json(
-    tokenizer: Tokenizer, parts: dict[str, Any]
+    tokenizer: Tokenizer, parts: Parts
 ) -> tuple[Form | CharBpe, Callable[[str], str] | None]:
     steps = tokenizer.normalizer
     if is_byte_bpe(parts):
@@ -180,7 +197,7 @@ def _renumbered(file: Path, data: bytes, new: np.ndarray) -> bytes:
     return encode_json(config)
 
 
-def file_with_added(parts: dict[str, Any], added: tuple[Added, ...]) -> bytes:
+def file_with_added(parts: Parts, added: tuple[Added, ...]) -> bytes:
     """A changed tokenizer.json of byte-level BPE as `tokenizers` writes it.
 
     added: its added tokens with their ids. They are put into the vocabulary: the library numbers
@@ -245,3 +262,64 @@ def describe_file(
         "end_of_text": end_token(form),
         "tokenizer_sha256": hashlib.sha256(data).hexdigest(),
     }
+
+
+Key = bytes | tuple[str, str]  # the text of an ordinary token; ("special" or "byte", its spelling)
+
+
+def token_texts(form: Form | CharBpe) -> dict[bytes, float | None]:
+    """The ordinary tokens as bytes of text, in order of their ids, to their scores in a Unigram."""
+    if isinstance(form, Pieces):
+        normal = [(text, score) for text, score, kind in form.pieces if kind == NORMAL]
+        return {text.replace(SPACE, " ").encode(): score for text, score in normal}
+    if isinstance(form, ByteBpe):
+        return dict.fromkeys(sorted(form.tokens, key=form.tokens.__getitem__))
+    space, texts = space_of(form), sorted(form.tokens, key=form.tokens.__getitem__)
+    return {text.replace(space, " ").encode(): None for text in texts}
+
+
+def space_of(form: CharBpe) -> str:
+    """How its tokens spell a space: U+2581, or as it is."""
+    return SPACE if any(SPACE in text for text in form.tokens) else " "
+
+
+def ids_of(original: Original) -> dict[Key, int]:
+    """All keys of tokens to their ids; of two with one key the first, whose own it is."""
+    ids: dict[Key, int] = {}
+    keys = keys_of(original)
+    for turn in range(2):
+        for number, own in keys.items():
+            for key in own[turn : turn + 1]:
+                ids.setdefault(key, number)
+    return ids
+
+
+def keys_of(original: Original) -> dict[int, tuple[Key, ...]]:
+    """Ids to the keys of their tokens, their own first; a byte that is spelled apart from the
+    character is that character where there is no such byte."""
+    form, end = original.form, end_token(original.form)
+    special = partial(_special, end)
+    if isinstance(form, ByteBpe):
+        keys: dict[int, tuple[Key, ...]] = {n: (token,) for token, n in form.tokens.items()}
+        return keys | {token.number: (special(token.content),) for token in form.added}
+    pieces: list[tuple[str, int, bool]]  # text, id, whether it is ordinary
+    if isinstance(form, CharBpe):
+        space, fallback = space_of(form), form.byte_fallback
+        pieces = [(text, number, True) for text, number in form.tokens.items()]
+        pieces += [(text, number, False) for number, text in form.others.items()]
+    else:
+        space, fallback = SPACE, any(kind == BYTE for _, _, kind in form.pieces)
+        pieces = [(text, n, kind == NORMAL) for n, (text, _, kind) in enumerate(form.pieces)]
+    keys = {}
+    for text, number, is_ordinary in pieces:
+        if is_ordinary:
+            keys[number] = (text.replace(space, " ").encode(),)
+        elif fallback and len(text) == 6 and text.startswith("<0x"):
+            keys[number] = ("byte", text), bytes([int(text[3:5], 16)])
+        else:
+            keys[number] = (special(text),)
+    return keys
+
+
+def _special(end: str | None, text: str) -> Key:
+    return "special", "" if text == end else text

@@ -33,17 +33,18 @@ from tokenize_kit.change.original import (
     describe_file,
     end_token,
     file_with_added,
+    keys_of,
     open_tokenizer,
+    token_texts,
     write_beside,
 )
 from tokenize_kit.change.source import file_of
-from tokenize_kit.change.tokens import keys_of, token_texts
 from tokenize_kit.change.verify import Buffers, Encode, Texts, pack_texts
 from tokenize_kit.encode.vocabulary import open_vocabulary
 from tokenize_kit.formats.forms import NORMAL, ByteBpe, CannotHold, Pieces
 from tokenize_kit.formats.json_forms import NEVER, renew_runs
 from tokenize_kit.formats.sentencepiece_model import keep_pieces
-from tokenize_kit.formats.tokenizer_json import to_letters
+from tokenize_kit.formats.tokenizer_json import Step, to_letters
 from tokenize_kit.judge.compare import HARD_TEXTS, SCRIPTS
 
 # The choice of tokens that stay: a text none of whose tokens go is encoded as before. In BPE that
@@ -314,7 +315,7 @@ def _rewrite(original: Original, kept: list[int], new: np.ndarray) -> bytes:
         model["unk_id"] = int(new[model["unk_id"]])
     for token in parts["added_tokens"]:
         token["id"] = int(new[token["id"]])
-    if parts.get("post_processor"):
+    if parts["post_processor"] is not None:
         parts["post_processor"] = _renumber(parts["post_processor"], new)
     if isinstance(original.form, ByteBpe | CharBpe):
         added = [replace(token, number=int(new[token.number])) for token in original.form.added]
@@ -323,16 +324,16 @@ def _rewrite(original: Original, kept: list[int], new: np.ndarray) -> bytes:
     return Tokenizer.from_str(json.dumps(parts)).to_str(pretty=True).encode()
 
 
-def _renumber(step: dict[str, Any], new: np.ndarray) -> dict[str, Any]:
+def _renumber(step: Step, new: np.ndarray) -> Step:
     """A post-processor with new ids; each kind has its own place for them."""
     step = copy.deepcopy(step)
     if step["type"] == "Sequence":
         step["processors"] = [_renumber(inner, new) for inner in step["processors"]]
     for token in step.get("special_tokens", {}).values():  # TemplateProcessing
         token["ids"] = [int(new[number]) for number in token["ids"]]
-    for name in ("sep", "cls"):  # BertProcessing, RobertaProcessing
-        if name in step:
-            step[name] = [step[name][0], int(new[step[name][1]])]
+    if "sep" in step and "cls" in step:  # BertProcessing, RobertaProcessing
+        (sep, end), (cls, begin) = step["sep"], step["cls"]
+        step["sep"], step["cls"] = (sep, int(new[end])), (cls, int(new[begin]))
     return step
 
 

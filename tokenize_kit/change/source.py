@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tokenizers import Tokenizer
 
@@ -21,7 +19,7 @@ from tokenize_kit.formats.gguf import from_metadata, read_metadata
 from tokenize_kit.formats.json_forms import byte_bpe_tokenizer, form_from_json
 from tokenize_kit.formats.sentencepiece_model import read_form, write_form
 from tokenize_kit.formats.tiktoken import from_ranks
-from tokenize_kit.formats.tokenizer_json import load_tokenizer
+from tokenize_kit.formats.tokenizer_json import Parts, load_tokenizer, parts_of
 
 # Formats and the names of their files in a folder.
 FILES = {
@@ -103,7 +101,7 @@ def _form(
     if kind == "tiktoken":
         return from_ranks(read_file(file), pattern or "")
     assert tokenizer is not None
-    parts: dict[str, Any] = json.loads(tokenizer.to_str())
+    parts: Parts = parts_of(tokenizer)
     post = parts.get("post_processor")
     if post and post["type"] != "ByteLevel":
         notes.append("tokens that its post-processor puts around a text are no part of the result")

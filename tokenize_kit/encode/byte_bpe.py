@@ -15,7 +15,7 @@ import numpy as np
 from llmcurate.base.kernels import njit, read_only
 from tokenize_kit.encode.greedy import encode_greedy, make_greedy, no_greedy
 from tokenize_kit.encode.merges import SHORT, merge_long, merge_short, pair_table
-from tokenize_kit.encode.normaliser_exceptions import NormalForm
+from tokenize_kit.encode.normalize import NormalForm
 from tokenize_kit.encode.parts import NOTHING, encode_rows
 from tokenize_kit.encode.trie import build_trie, token_of
 from tokenize_kit.encode.words import (
@@ -29,7 +29,14 @@ from tokenize_kit.encode.words import (
     seen_before,
     word_key,
 )
-from tokenize_kit.formats.tokenizer_json import LETTERS, Unsupported, from_letters, patterns_of
+from tokenize_kit.formats.tokenizer_json import (
+    LETTERS,
+    Model,
+    Parts,
+    Unsupported,
+    from_letters,
+    patterns_of,
+)
 from tokenize_kit.pattern.automaton import Table, compile_pattern
 from tokenize_kit.pattern.named import PATTERNS
 from tokenize_kit.pattern.parse import UnsupportedPattern
@@ -129,7 +136,7 @@ class Plan:
     form: NormalForm | None = None
 
 
-def _read_model(model: dict[str, Any]) -> Bpe:
+def _read_model(model: Model) -> Bpe:
     if model.get("type") != "BPE":
         raise Unsupported(f"the model {model.get('type')}")
     for name in ("dropout", "unk_token", "continuing_subword_prefix", "end_of_word_suffix"):
@@ -169,10 +176,11 @@ def _read_model(model: dict[str, Any]) -> Bpe:
 _NONE = (np.empty(0, np.uint32), np.empty(0, np.int32))
 
 
-def read_plan(parts: dict[str, Any]) -> Plan:
+def read_plan(parts: Parts) -> Plan:
     """The plan of a tokenizer.json that `tokenizers` has read, so that its parts are where they
     belong; raises Unsupported."""
-    form = (parts.get("normalizer") or {}).get("type")
+    step = parts["normalizer"]
+    form: Any = None if step is None else step["type"]
     if form and form not in get_args(NormalForm):
         raise Unsupported(f"the normaliser {form}")
     for token in parts["added_tokens"]:

@@ -9,7 +9,6 @@ normaliser may do what ours does not (normaliser_exceptions.py).
 from __future__ import annotations
 
 import base64
-import json
 import re
 from dataclasses import dataclass
 from itertools import pairwise
@@ -22,10 +21,12 @@ from llmcurate.base.errors import RunFailed
 from llmcurate.base.kernels import read_only
 from tokenize_kit.encode.byte_bpe import ByteEncoder, Plan, read_plan
 from tokenize_kit.encode.char_bpe import Merges, encode_characters, make_char_bpe, make_symbols
-from tokenize_kit.encode.normaliser_exceptions import cluster_table, find_odd, form_table
 from tokenize_kit.encode.normalize import (
     Charsmap,
     Normalizer,
+    cluster_table,
+    find_odd,
+    form_table,
     make_normalizer,
     no_charsmap,
     normalize_rows,
@@ -35,7 +36,15 @@ from tokenize_kit.encode.parts import NOTHING, encode_rows
 from tokenize_kit.encode.unigram import PENALTY, encode_unigram, make_unigram
 from tokenize_kit.encode.words import WORDS, CachePool, Crossings, Fallback, crossings
 from tokenize_kit.formats.forms import SPACE
-from tokenize_kit.formats.tokenizer_json import Unsupported, flat_steps, panicked
+from tokenize_kit.formats.tokenizer_json import (
+    Model,
+    Parts,
+    Step,
+    Unsupported,
+    flat_steps,
+    panicked,
+    parts_of,
+)
 
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 _RUNS = {"Regex": " {2,}"}
@@ -59,10 +68,10 @@ class Preparation:
     plain: bool = False
 
 
-def read_preparation(parts: dict[str, Any]) -> Preparation:
+def read_preparation(parts: Parts) -> Preparation:
     """The form of a tokenizer.json; raises Unsupported."""
-    changes = flat_steps(parts["normalizer"], "normalizers")
-    cuts = flat_steps(parts["pre_tokenizer"], "pretokenizers")
+    changes = flat_steps(parts["normalizer"])
+    cuts = flat_steps(parts["pre_tokenizer"])
     charsmap = no_charsmap()
     if changes and changes[0]["type"] == "Precompiled":
         charsmap = read_charsmap(base64.b64decode(changes[0]["precompiled_charsmap"] or ""))
@@ -92,7 +101,7 @@ def read_preparation(parts: dict[str, Any]) -> Preparation:
     raise Unsupported(f"a form of {', '.join(names) or 'no pre-tokeniser'}")
 
 
-def _step_name(step: dict[str, Any]) -> str:
+def _step_name(step: Step) -> str:
     """The action of a step, where it is one that converters write; else its type."""
     kind: str = step["type"]
     if kind == "Prepend" and step["prepend"] == SPACE:
@@ -114,9 +123,9 @@ def _step_name(step: dict[str, Any]) -> str:
     return kind
 
 
-def has_pieces(parts: dict[str, Any]) -> bool:
+def has_pieces(parts: Parts) -> bool:
     """Whether a tokenizer.json is of this kind, not of bytes as GPT-2 has them."""
-    steps = flat_steps(parts["pre_tokenizer"], "pretokenizers")
+    steps = flat_steps(parts["pre_tokenizer"])
     return parts["model"].get("type") in ("Unigram", "BPE") and not any(
         step["type"] == "ByteLevel" for step in steps
     )
@@ -125,7 +134,7 @@ def has_pieces(parts: dict[str, Any]) -> bool:
 class PieceEncoder:
     """Encodes rows that are not odd. table: uint8[0x110000] for odd_rows.find_odd, of clusters."""
 
-    def __init__(self, parts: dict[str, Any]) -> None:
+    def __init__(self, parts: Parts) -> None:
         """parts: a tokenizer.json that `tokenizers` has read; raises Unsupported."""
         form = read_preparation(parts)
         if any(not token["special"] for token in parts["added_tokens"]):
@@ -193,16 +202,16 @@ class PieceEncoder:
         end = max(raw.rfind(b"\n") + 1, space)
         return (self._encode(data, np.array([0, end]))[0], end) if end else NOTHING
 
-    def _unigram(self, model: dict[str, Any], form: Preparation) -> None:
+    def _unigram(self, model: Model, form: Preparation) -> None:
         vocab = model["vocab"]
-        if model.get("unk_id") is None:
+        unknown = model.get("unk_id")
+        if unknown is None:
             raise Unsupported("a model without an unknown piece")
         pieces = {text: k for k, (text, _) in enumerate(vocab)}
         if not form.plain:
             pieces = {t.replace(SPACE, " "): k for t, k in pieces.items() if " " not in t}
         pieces.pop("", None)
         scores = np.array([score for _, score in vocab], np.float64)
-        unknown = int(model["unk_id"])
         fallback = _fallback(model, {text: k for k, (text, _) in enumerate(vocab)}, unknown, False)
         if len(fallback.bytes) and scores[unknown] > -1e5:
             raise Unsupported(
@@ -225,7 +234,7 @@ class PieceEncoder:
         self._kernel: Any = encode_unigram
         self._tables: tuple[Any, ...] = (unigram, fallback, borders, width)
 
-    def _bpe(self, model: dict[str, Any]) -> None:
+    def _bpe(self, model: Model) -> None:
         for name in ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "ignore_merges"):
             if model.get(name):
                 raise Unsupported(f"the setting {name}")
@@ -264,7 +273,7 @@ class PieceEncoder:
         self._tables = (bpe, make_symbols({}), fallback, crossings(merges.tokens), width)
 
 
-def _fallback(model: dict[str, Any], vocab: dict[str, int], unknown: int, joined: bool) -> Fallback:
+def _fallback(model: Model, vocab: dict[str, int], unknown: int, joined: bool) -> Fallback:
     byte_ids = np.empty(0, np.int64)
     if model.get("byte_fallback"):
         names = [f"<0x{byte:02X}>" for byte in range(256)]
@@ -292,7 +301,7 @@ class Encoder:
         self._added: list[bytes] = []
         self._table: np.ndarray | None = None  # rows that it finds odd go to the library
         self._clusters = False
-        parts = json.loads(tokenizer.to_str())
+        parts = parts_of(tokenizer)
         try:
             if has_pieces(parts):
                 pieces = PieceEncoder(parts)

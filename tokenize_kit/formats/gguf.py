@@ -44,7 +44,7 @@ def _library() -> Any:
     return gguf
 
 
-def read_metadata(file: Path) -> dict[str, Any]:
+def read_metadata(file: Path) -> dict[str, Value]:
     """Key to value of a file's tokenizer. LookupError, OverflowError, RecursionError, TypeError or
     ValueError for what is no GGUF file of version 2 or 3, little-endian."""
 
@@ -61,7 +61,7 @@ def read_metadata(file: Path) -> dict[str, Any]:
     return {key: fields[key].contents() for key in fields if key.startswith(_PREFIX)}
 
 
-def write_metadata(metadata: dict[str, Any]) -> bytes:
+def write_metadata(metadata: dict[str, Value]) -> bytes:
     """A file's bytes: no tensors, an architecture, which a vocabulary alone needs to be opened, and
     the given keys in their order."""
     with TemporaryDirectory() as folder:
@@ -77,6 +77,8 @@ def write_metadata(metadata: dict[str, Any]) -> bytes:
         return file.read_bytes()
 
 
+# What a key may have, as the library reads and writes it.
+Value = bool | int | float | str | bytes | list[str] | list[int] | list[float]
 _PREFIX = "tokenizer.ggml."
 _PADDING = ("<pad>", "<|pad|>", "[PAD]")
 
@@ -111,14 +113,14 @@ _NAMES = {alike: name for name, others in _ALIKE.items() for alike in others}
 WHOLE = frozenset({"llama-bpe"})
 
 
-def _head(model: str, tokens: list[str], types: list[int]) -> dict[str, Any]:
-    keys = {"model": model, "tokens": tokens, "token_type": types}
+def _head(model: str, tokens: list[str], types: list[int]) -> dict[str, Value]:
+    keys: dict[str, Value] = {"model": model, "tokens": tokens, "token_type": types}
     return {f"{_PREFIX}{key}": value for key, value in keys.items()}
 
 
-def _roles(special: dict[str, int]) -> dict[str, Any]:
+def _roles(special: dict[str, int]) -> dict[str, Value]:
     roles = {"bos": BEGIN_OF_TEXT, "eos": END_OF_TEXT, "padding": _PADDING}
-    ids: dict[str, Any] = {}
+    ids: dict[str, Value] = {}
     for role, names in roles.items():
         number = next((special[name] for name in names if name in special), None)
         if number is not None:
@@ -136,18 +138,18 @@ def obstacle(form: Form) -> str:
     return ""
 
 
-def names_in(metadata: dict[str, Any]) -> dict[str, str]:
+def names_in(metadata: dict[str, Value]) -> dict[str, str]:
     """The keys by which llama.cpp knows the model and its pattern, and their values."""
     keys = (f"{_PREFIX}model", f"{_PREFIX}pre")
-    return {key: metadata[key] for key in keys if key in metadata}
+    return {key: str(metadata[key]) for key in keys if key in metadata}
 
 
-def to_metadata(form: Form) -> dict[str, Any]:
+def to_metadata(form: Form) -> dict[str, Value]:
     """The keys of a file; CannotHold names what llama.cpp cannot do."""
     return _byte_bpe(form) if isinstance(form, ByteBpe) else _pieces(form)
 
 
-def _byte_bpe(form: ByteBpe) -> dict[str, Any]:
+def _byte_bpe(form: ByteBpe) -> dict[str, Value]:
     patterns = {p.gguf: p.parts for p in PATTERNS.values() if p.gguf}
     # A comparison of ids shows texts that are cut otherwise (change/verify.py, `obstacle`).
     fit = [*patterns.items(), ("gpt-4o", PATTERNS["o200k"].parts), *LLAMA_CPP.items()]
@@ -184,7 +186,7 @@ def _byte_bpe(form: ByteBpe) -> dict[str, Any]:
     }
 
 
-def _pieces(form: Pieces) -> dict[str, Any]:
+def _pieces(form: Pieces) -> dict[str, Value]:
     unigram = form.kind == "unigram"
     if unigram and form.byte_fallback:
         raise CannotHold("llama.cpp's Unigram (t5) does not fall back to bytes")
@@ -227,7 +229,7 @@ def _spaced(text: str, kind: int) -> str:
     return text.replace(SPACE, " ") if kind == USER_DEFINED else text
 
 
-def from_metadata(values: dict[str, Any]) -> Form:
+def from_metadata(values: dict[str, Value]) -> Form:
     """The tokenizer as llama.cpp would run it.
 
     ValueError for keys that are missing or of another type; CannotHold for tokenizers that are
@@ -268,7 +270,7 @@ def from_metadata(values: dict[str, Any]) -> Form:
     )
 
 
-def _read_bpe(values: dict[str, Any], tokens: list[str], types: list[int]) -> ByteBpe:
+def _read_bpe(values: dict[str, Value], tokens: list[str], types: list[int]) -> ByteBpe:
     pre = values.get(f"{_PREFIX}pre")
     pre = _NAMES.get(pre, pre) if isinstance(pre, str) else pre
     if not isinstance(pre, str) or pre not in LLAMA_CPP:
@@ -299,14 +301,14 @@ def _raw(token: str) -> bytes:
         raise ValueError(f"the token {token!r} is not spelled in bytes") from None
 
 
-def _list(values: dict[str, Any], key: str, kind: type, default: list[Any] | None = None) -> Any:
+def _list(values: dict[str, Value], key: str, kind: type, default: list[Any] | None = None) -> Any:
     entries = values.get(f"{_PREFIX}{key}", default)
     if not isinstance(entries, list) or any(type(value) is not kind for value in entries):
         raise ValueError(f"{_PREFIX}{key} is missing or no array of {kind.__name__}")
     return entries
 
 
-def _id(values: dict[str, Any], role: str, size: int) -> int:
+def _id(values: dict[str, Value], role: str, size: int) -> int:
     number = values.get(f"{_PREFIX}{role}_token_id", -1)
     if not isinstance(number, int) or not -1 <= number < size:
         raise ValueError(f"{_PREFIX}{role}_token_id is no id of its tokens")

@@ -30,6 +30,8 @@ from tokenize_kit.formats.forms import (
     Pieces,
 )
 from tokenize_kit.formats.tokenizer_json import (
+    Model,
+    Parts,
     Unsupported,
     flat_steps,
     from_letters,
@@ -38,17 +40,17 @@ from tokenize_kit.formats.tokenizer_json import (
 )
 
 
-def is_byte_bpe(parts: dict[str, Any]) -> bool:
+def is_byte_bpe(parts: Parts) -> bool:
     """Whether a tokenizer.json spells its text in the letters of bytes."""
     return parts["model"].get("type") == "BPE" and "ByteLevel" in json.dumps(parts["pre_tokenizer"])
 
 
-def normalizers_of(parts: dict[str, Any]) -> list[str]:
+def normalizers_of(parts: Parts) -> list[str]:
     """The kinds of normalisers of a tokenizer.json, one after the other."""
-    return [step["type"] for step in flat_steps(parts.get("normalizer"), "normalizers")]
+    return [step["type"] for step in flat_steps(parts.get("normalizer"))]
 
 
-def byte_bpe_from_json(parts: dict[str, Any]) -> ByteBpe:
+def byte_bpe_from_json(parts: Parts) -> ByteBpe:
     """The form of a tokenizer.json that `tokenizers` has read; CannotHold names what it lacks.
 
     A post-processor is left out: it puts tokens around text and changes none of it.
@@ -186,10 +188,10 @@ def _known_characters(model: Pieces) -> str | None:
     return "[" + "".join(rf"\x{{{a:x}}}-\x{{{z:x}}}" for a, z in ranges) + "]+"
 
 
-def renew_runs(parts: dict[str, Any]) -> dict[str, Any]:
+def renew_runs(parts: Parts) -> Parts:
     """A tokenizer.json of changed pieces, its runs of known characters anew (changed in place)."""
     runs = _known_characters(pieces_from_json(parts, whole=False))
-    for cut in flat_steps(parts.get("pre_tokenizer"), "pretokenizers"):
+    for cut in flat_steps(parts.get("pre_tokenizer")):
         if _RUNS.fullmatch(cut.get("pattern", {}).get("Regex", "")):
             # Where none are needed any more, one piece: what was cut stays uncut.
             cut["pattern"]["Regex"] = runs or _ALL
@@ -239,7 +241,7 @@ def _bpe(model: Pieces) -> Any:
     )
 
 
-def pieces_from_json(parts: dict[str, Any], whole: bool = True) -> Pieces:
+def pieces_from_json(parts: Parts, whole: bool = True) -> Pieces:
     """The pieces of a tokenizer.json that `tokenizers` has read; CannotHold names what they lack.
 
     Read are those that `to_tokenizer` or training here wrote, and those of the usual converters of
@@ -296,7 +298,7 @@ def pieces_from_json(parts: dict[str, Any], whole: bool = True) -> Pieces:
     return Pieces(kind, tuple(pieces), charsmap, prefix, squeeze, fallback, begin, end, pad)
 
 
-def _scored_tokens(model: dict[str, Any]) -> list[tuple[str, float]]:
+def _scored_tokens(model: Model) -> list[tuple[str, float]]:
     """Tokens of a BPE in order of their ids, scored by the rank of their first merge."""
     order = sorted(model["vocab"].items(), key=lambda item: item[1])
     if [number for _, number in order] != list(range(len(order))):
@@ -308,14 +310,14 @@ def _scored_tokens(model: dict[str, Any]) -> list[tuple[str, float]]:
     return [(text, rank.get(text, -float(len(pairs)))) for text, _ in order]
 
 
-def escapes_spaces(parts: dict[str, Any]) -> bool:
+def escapes_spaces(parts: Parts) -> bool:
     """Whether spaces are U+2581 in the vocabulary of a tokenizer.json."""
     return _preparation(parts, whole=False)[3]
 
 
-def _preparation(parts: dict[str, Any], whole: bool) -> tuple[bytes, bool, bool, bool]:
+def _preparation(parts: Parts, whole: bool) -> tuple[bytes, bool, bool, bool]:
     """(charsmap, squeeze, prefix, whether spaces are U+2581) of a tokenizer.json's first steps."""
-    steps = flat_steps(parts.get("normalizer"), "normalizers")
+    steps = flat_steps(parts.get("normalizer"))
     charsmap, squeeze, prefix, escaped = b"", False, False, False
     for step in steps:
         kind = step["type"]
@@ -330,7 +332,7 @@ def _preparation(parts: dict[str, Any], whole: bool) -> tuple[bytes, bool, bool,
             squeeze = True
         elif whole:
             raise CannotHold(f"no other format has a place for the normaliser {kind}")
-    for cut in flat_steps(parts.get("pre_tokenizer"), "pretokenizers"):
+    for cut in flat_steps(parts.get("pre_tokenizer")):
         regex = cut.get("pattern", {}).get("Regex")
         if cut["type"] == "Metaspace" and cut["replacement"] == SPACE:
             escaped, prefix = True, prefix or cut["prepend_scheme"] != "never"
@@ -348,7 +350,7 @@ _ALL = r"[\s\S]+"
 _RUNS = re.compile(r"\[(\\x\{[0-9a-f]+\}-\\x\{[0-9a-f]+\})+\]\+")
 
 
-def form_from_json(parts: dict[str, Any]) -> Form:
+def form_from_json(parts: Parts) -> Form:
     """The form of a tokenizer.json that `tokenizers` has read; raises CannotHold."""
     return byte_bpe_from_json(parts) if is_byte_bpe(parts) else pieces_from_json(parts)
 

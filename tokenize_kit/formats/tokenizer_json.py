@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from tokenizers import AddedToken, Tokenizer, decoders, normalizers
 
@@ -21,17 +21,85 @@ class Unsupported(ValueError):
     """Why a tokenizer is left to the library: the feature, named."""
 
 
-def flat_steps(step: dict[str, Any] | None, name: str) -> list[dict[str, Any]]:
-    """The steps of a normaliser or pre-tokeniser, one after the other; name: the key of the list in
-    a Sequence."""
+class _Typed(TypedDict):
+    type: str
+
+
+class Step(_Typed, total=False):
+    """A normaliser, pre-tokeniser or post-processor, with the keys of its type."""
+
+    normalizers: list[Step]  # of a Sequence, as the next two
+    pretokenizers: list[Step]
+    processors: list[Step]
+    pattern: dict[str, str]
+    content: str
+    behavior: str
+    invert: bool
+    individual_digits: bool
+    add_prefix_space: bool
+    use_regex: bool
+    prepend: str
+    prepend_scheme: str
+    replacement: str
+    split: bool
+    strip_left: bool
+    strip_right: bool
+    precompiled_charsmap: str
+    special_tokens: dict[str, Any]
+    sep: tuple[str, int]
+    cls: tuple[str, int]
+
+
+class Model(_Typed, total=False):
+    """A model: ``vocab`` has ids by token, or of a Unigram tokens with scores."""
+
+    vocab: Any
+    merges: list[Any]
+    unk_id: int | None
+    unk_token: str | None
+    fuse_unk: bool
+    byte_fallback: bool
+    ignore_merges: bool
+
+
+class AddedPart(TypedDict):
+    """A token that is looked for in the text."""
+
+    id: int
+    content: str
+    special: bool
+    lstrip: bool
+    rstrip: bool
+    single_word: bool
+
+
+class Parts(TypedDict):
+    """A tokenizer.json."""
+
+    model: Model
+    normalizer: Step | None
+    pre_tokenizer: Step | None
+    post_processor: Step | None
+    added_tokens: list[AddedPart]
+
+
+def parts_of(tokenizer: Tokenizer) -> Parts:
+    """The file of a tokenizer, as the library would write it."""
+    parts: Parts = json.loads(tokenizer.to_str())
+    return parts
+
+
+def flat_steps(step: Step | None) -> list[Step]:
+    """The steps of a normaliser or pre-tokeniser, one after the other."""
     if step is None:
         return []
     if step["type"] == "Sequence":
-        return [inner for part in step[name] for inner in flat_steps(part, name)]
+        inside = step.get("normalizers") or step.get("pretokenizers") or []
+        return [inner for part in inside for inner in flat_steps(part)]
     return [step]
 
 
-def patterns_of(step: dict[str, Any] | None) -> list[str]:
+def patterns_of(step: Step | None) -> list[str]:
     """Patterns of a pre-tokeniser that ends in ByteLevel, in order."""
     if step is None:
         raise Unsupported("no pre-tokeniser")

@@ -19,9 +19,8 @@ from tokenizers import Tokenizer
 from llmcurate.base.errors import UsageError
 from tokenize_kit.encode.parts import pack
 from tokenize_kit.files import read_file
-from tokenize_kit.judge.candidate import Candidate, open_candidate, texts_of
+from tokenize_kit.judge.candidate import Candidate, open_candidate, texts_of, token_bytes
 from tokenize_kit.judge.tally import ENGLISH, OTHERS, Tally, Texts
-from tokenize_kit.judge.vocabulary import token_bytes
 from tokenize_kit.judge.words import Segmentation
 
 Lexicon = dict[str, tuple[str, ...]]  # a word and its morphemes, two or more
@@ -52,7 +51,7 @@ def read_lexicon(path: Path) -> Lexicon:
     return lexicon
 
 
-def morpheme_figures(candidate: Candidate, lexicon: Lexicon) -> dict[str, Any]:
+def morpheme_figures(candidate: Candidate, lexicon: Lexicon) -> dict[str, float | None]:
     """`morpheme_words`: of the lexicon; `morpheme_words_whole`: of one token; of the others
     `morpheme_recall`, the share of boundaries between morphemes at which a token ends, and
     `morpheme_precision`, the share of boundaries of tokens that lie there; None where there are
@@ -178,7 +177,7 @@ def add_costs(
                 row["context_pages"] = characters / PAGE if characters else None
 
 
-def overlaps(tallies: Sequence[Tally]) -> list[dict[str, Any]]:
+def overlaps(tallies: Sequence[Tally]) -> list[dict[str, float]]:
     """Of every pair of tokenizers the tokens that are in both, and their share of those in either
     (Jaccard). Tokens are the same where they stand for the same bytes; special ones do not
     count."""
@@ -259,7 +258,7 @@ def compare(
     tallies = [
         Tally(open_candidate(path, pattern), groups, pivot=labels_of_pivot) for path in paths
     ]
-    shown: list[dict[str, Any]] = []
+    shown: list[dict[str, bool | list[list[Piece]]]] = []
     for data, offsets, labels in batches:
         texts = Texts.of(data, offsets, segmentation)
         for tally in tallies:

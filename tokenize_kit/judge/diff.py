@@ -11,12 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from tokenize_kit.judge.candidate import Candidate, open_candidate
+from tokenize_kit.judge.candidate import (
+    LABELS,
+    Candidate,
+    open_candidate,
+    token_bytes,
+    token_scripts,
+)
 from tokenize_kit.judge.compare import Batch
 from tokenize_kit.judge.tally import Tally, Texts
-from tokenize_kit.judge.vocabulary import LABELS, token_bytes, token_scripts
 from tokenize_kit.judge.words import Segmentation
 
+Row = dict[str, int | str | None]
 EXAMPLES = 20
 LONGEST = 200  # bytes of a stretch that is counted by its text
 # Of `Tally.result`, of both tokenizers.
@@ -50,9 +56,12 @@ def diff(
         cuts.add(texts, spans)
     names = [token_bytes(tally.candidate, tally.vocabulary) for tally in tallies]
     numbers = [{name: n for n, name in reversed(by_id.items())} for by_id in names]
+    totals, scripts, only = _vocabularies(tallies, names, numbers)
     return {
         "tokenizers": [{k: t.result()[k] for k in _TAKEN} for t in tallies],
-        **_vocabularies(tallies, names, numbers),
+        **totals,
+        "scripts": scripts,
+        "only": only,
         "ids": _ids(numbers),
         "order": _order([t.candidate for t in tallies], names),
         "special": _special([t.candidate for t in tallies]),
@@ -68,9 +77,10 @@ def _shown(token: bytes) -> str:
 
 def _vocabularies(
     tallies: list[Tally], names: list[dict[int, bytes]], numbers: list[dict[bytes, int]]
-) -> dict[str, Any]:
+) -> tuple[dict[str, int], list[Row], list[list[Row]]]:
+    """Tokens of one and of both in all and by script, and those of one that are used most."""
     rows: dict[str, list[int]] = {}
-    only: list[list[dict[str, Any]]] = []
+    only: list[list[Row]] = []
     for side, tally in enumerate(tallies):
         other = numbers[1 - side]
         labels = token_scripts(tally.candidate, tally.vocabulary)
@@ -89,15 +99,15 @@ def _vocabularies(
                 for n in absent[:EXAMPLES]
             ]
         )
-    scripts: list[dict[str, Any]] = [
+    scripts: list[Row] = [
         {"label": label, "first": row[0], "second": row[1], "both": row[2]}
         for label, row in sorted(rows.items(), key=lambda item: (-sum(item[1]), item[0]))
     ]
-    totals = {side: sum(row[side] for row in scripts) for side in ("first", "second", "both")}
-    return {**totals, "scripts": scripts, "only": only}
+    sides = enumerate(("first", "second", "both"))
+    return {name: sum(row[side] for row in rows.values()) for side, name in sides}, scripts, only
 
 
-def _ids(numbers: list[dict[bytes, int]]) -> dict[str, Any]:
+def _ids(numbers: list[dict[bytes, int]]) -> dict[str, int | list[Row]]:
     """Tokens of both that have the same id, and those that have another one."""
     first, second = numbers
     in_order = sorted(first, key=first.__getitem__)
@@ -113,7 +123,7 @@ def _ids(numbers: list[dict[bytes, int]]) -> dict[str, Any]:
     }
 
 
-def _order(candidates: list[Candidate], names: list[dict[int, bytes]]) -> dict[str, Any]:
+def _order(candidates: list[Candidate], names: list[dict[int, bytes]]) -> dict[str, int | str]:
     """Of two BPEs how long they learn the same tokens one after the other, and whether the tokens
     of both come in the same order; of two Unigrams how many tokens of both have other scores."""
     (kind, first), (other_kind, second) = (candidate.order() for candidate in candidates)
@@ -141,23 +151,27 @@ def _order(candidates: list[Candidate], names: list[dict[int, bytes]]) -> dict[s
     }
 
 
-def _special(candidates: list[Candidate]) -> list[dict[str, Any]]:
+def _special(candidates: list[Candidate]) -> list[Row]:
     """Special tokens of one only, or with another id: {text, first, second}, null where absent."""
     by_text = [{c.tokens[n]: n for n in sorted(c.special)} for c in candidates]
     texts = sorted(by_text[0].keys() | by_text[1].keys())
-    rows = [{"text": t, "first": by_text[0].get(t), "second": by_text[1].get(t)} for t in texts]
-    return [row for row in rows if row["first"] != row["second"]]
+    first, second = by_text
+    return [
+        {"text": text, "first": first.get(text), "second": second.get(text)}
+        for text in texts
+        if first.get(text) != second.get(text)
+    ]
 
 
-def _settings(candidates: list[Candidate]) -> list[dict[str, Any]]:
+def _settings(candidates: list[Candidate]) -> list[Row]:
     """Settings that differ: {name, first, second}, null where there is none."""
     first, second = (candidate.settings() for candidate in candidates)
-    rows = [
+    names = sorted(first.keys() | second.keys())
+    return [
         {"name": name, "first": first.get(name), "second": second.get(name)}
-        for name in sorted(first.keys() | second.keys())
+        for name in sorted(names, key=lambda name: not name.startswith(_FIRST))
         if first.get(name) != second.get(name)
     ]
-    return sorted(rows, key=lambda row: not row["name"].startswith(_FIRST))
 
 
 _FIRST = ("model", "normalizer", "pre_tokenizer", "pattern")  # what decides ids
@@ -211,7 +225,7 @@ class Cuts:
                 inner = [tuple(np.flatnonzero(of_one[a + 1 : z]).tolist()) for of_one in marks]
                 self._stretches[raw[a:z], inner[0], inner[1]] += 1
 
-    def result(self) -> dict[str, Any]:
+    def result(self) -> dict[str, int | list[dict[str, int | list[str]]]]:
         """Counts, and the commonest stretches that hold letters with both cuts, as JSON values."""
         worded = (item for item in self._stretches.items() if _has_letter(item[0][0]))
         commonest = sorted(worded, key=lambda item: (-item[1], item[0]))

@@ -11,14 +11,20 @@ import math
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from tokenize_kit.encode.parts import pack
-from tokenize_kit.judge.candidate import Candidate, texts_of
+from tokenize_kit.judge.candidate import (
+    Candidate,
+    by_script,
+    examine_vocabulary,
+    texts_of,
+    token_scripts,
+)
 from tokenize_kit.judge.graphemes import (
     IS_CHARACTER,
     cluster_classes,
@@ -26,7 +32,6 @@ from tokenize_kit.judge.graphemes import (
     cluster_flags,
     only_marks,
 )
-from tokenize_kit.judge.vocabulary import by_script, examine_vocabulary, token_scripts
 from tokenize_kit.judge.words import Segmentation, count_boundaries, count_words, word_spans
 
 DIGITS = 8  # of the longest number
@@ -36,9 +41,19 @@ INDENTS = {"2 spaces": "  ", "4 spaces": "    ", "tabs": "\t"}
 DEPTHS = (1, 2, 3, 4, 6, 8)
 
 
-def number_cuts(candidate: Candidate) -> list[dict[str, Any]]:
-    """By the digits of a number: `tokens` on average, `alike`, the share of numbers that are cut in
-    the commonest way, and that way, `groups`, as [3, 1] for 1234 cut into 123 and 4."""
+@dataclass(frozen=True)
+class NumberCut:
+    """Of numbers of so many digits the tokens on average; `alike`: the share of those that are cut
+    in the commonest way; `groups`: that way, as [3, 1] for 1234 cut into 123 and 4."""
+
+    digits: int
+    tokens: float
+    alike: float
+    groups: list[int]
+
+
+def number_cuts(candidate: Candidate) -> list[NumberCut]:
+    """The cuts of numbers, by their digits."""
     rows = []
     for digits in range(1, DIGITS + 1):
         least, count = 10 ** (digits - 1), 9 * 10 ** (digits - 1)
@@ -46,14 +61,8 @@ def number_cuts(candidate: Candidate) -> list[dict[str, Any]]:
         ways = _ways(candidate, [str(least + number) for number in numbers])
         way, times = min(ways.items(), key=lambda item: (-item[1], item[0]))
         total = sum(ways.values())
-        rows.append(
-            {
-                "digits": digits,
-                "tokens": sum(len(groups) * n for groups, n in ways.items()) / total,
-                "alike": times / total,
-                "groups": list(way),
-            }
-        )
+        tokens = sum(len(groups) * n for groups, n in ways.items()) / total
+        rows.append(NumberCut(digits, tokens, times / total, list(way)))
     return rows
 
 
@@ -70,12 +79,12 @@ def _ways(candidate: Candidate, numbers: list[str]) -> Counter[tuple[int, ...]]:
     return ways
 
 
-def grouping(rows: list[dict[str, Any]]) -> str:
+def grouping(rows: list[NumberCut]) -> str:
     """The rule by which `number_cuts` says that numbers are cut: single, right or left (groups
     counted from that side), whole, or uneven where there is none."""
-    if any(row["alike"] < 1 for row in rows):
+    if any(row.alike < 1 for row in rows):
         return "uneven"
-    longest = [row["groups"] for row in rows if len(row["groups"]) > 1]
+    longest = [row.groups for row in rows if len(row.groups) > 1]
     if not longest:
         return "whole"
     size = max(max(groups) for groups in longest)
@@ -88,7 +97,7 @@ def grouping(rows: list[dict[str, Any]]) -> str:
     return "uneven"
 
 
-def indentation(candidate: Candidate) -> list[dict[str, Any]]:
+def indentation(candidate: Candidate) -> list[dict[str, int]]:
     """By the depth of a line of code: the tokens that its indentation takes, more than the line has
     without, with each of INDENTS."""
     lines = ["", *(indent * depth for depth in DEPTHS for indent in INDENTS.values())]
@@ -213,7 +222,7 @@ class Tally:
         self._all = np.zeros(len(_COUNTED), np.int64)
         self._groups: dict[str, dict[str, np.ndarray]] = {name: {} for name in groups}
         self._seconds = {"encode": 0.0, "decode": 0.0}
-        self._first_lost: dict[str, Any] | None = None
+        self._first_lost: dict[str, int | str | list[str]] | None = None
         self._warm = False
 
     def add(
@@ -309,7 +318,7 @@ class Tally:
             **self.vocabulary.dump(set(np.flatnonzero(self.counts).tolist())),
             "first_lost": self._first_lost,
             "scripts": by_script(candidate, labels, self.counts, self._sizes),
-            "numbers": numbers,
+            "numbers": [asdict(row) for row in numbers],
             "digit_groups": grouping(numbers),
             "indentation": indentation(candidate),
             **speeds,

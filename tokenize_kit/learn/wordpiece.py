@@ -16,8 +16,14 @@ import numpy as np
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from tokenize_kit.formats.tokenizer_json import add_tokens
-from tokenize_kit.learn.backends import Words, learn_with_backend, token_names
-from tokenize_kit.learn.bpe import CharacterWords, choose_characters, split_characters
+from tokenize_kit.learn.bpe import (
+    CharacterWords,
+    Words,
+    choose_characters,
+    learn_with_backend,
+    split_characters,
+    token_names,
+)
 from tokenize_kit.learn.byte_words import count_words
 from tokenize_kit.learn.options import UNKNOWN, TrainingOptions
 from tokenize_kit.pattern.categories import members

@@ -2,9 +2,17 @@
 
 from train.attention.backends import BACKENDS, Backend
 from train.attention.choice import attend, check_name, prepare
-from train.attention.content import Relation, of_keys, of_queries
 from train.attention.context import ContextParallel, SharedMask
-from train.attention.mask import Alibi, Bias, Mask, Relative, positions_of
+from train.attention.mask import (
+    Alibi,
+    Bias,
+    Mask,
+    Relation,
+    Relative,
+    of_keys,
+    of_queries,
+    positions_of,
+)
 
 __all__ = [
     "BACKENDS",

@@ -20,10 +20,9 @@ import numpy.typing as npt
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed, UsageError
 from train.config import Source, TrainConfig, locate, names, stages_of
-from train.data.mixing import Mixture, counts, shares_of
 from train.data.packing import key_of, scatter
 from train.data.readers import Foreign, Ints
-from train.data.rows import Rows, Takes, split
+from train.data.rows import Mixture, Rows, Takes, counts, shares_of, split
 from train.data.shards import Shards, read_shards
 from train.data.vocabulary import vocabulary
 

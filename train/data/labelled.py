@@ -4,19 +4,33 @@
     token     {"tokens": [...], "labels": [...]}: words, and a label of each
     span      {"question": ..., "text": ..., "answer": ..., "start": ...}: where in the text it is
 
-``start`` counts characters. Labels are words or whole numbers, which are words here.
-"""
+``start`` counts characters. Labels are words or whole numbers, which are words here."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from llmcurate.base.disk.files import file_digest
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
+from train.config import TrainConfig
+from train.data.feed import Feed
+from train.data.packing import key_of
+from train.data.readers import Foreign, Ints, Part
+from train.data.rows import Piece, Rows, sides
+from train.data.shards import Shards, end_of_text, load_tokenizer
+from train.data.vocabulary import Vocabulary, names_of
+from train.model.config import SPAN
+from train.objective_settings import Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,15 +69,15 @@ def _label(value: Any) -> str:
     return _encodable(str(value), "a label")
 
 
-def _classify(values: Mapping[str, Any], labelled: bool) -> dict[str, Any]:
+def _classify(values: Mapping[str, Any], labelled: bool, line: int) -> Sample:
     texts = tuple(
         _text(values, name) for name in ("text", "pair") if name == "text" or name in values
     )
     labels = (_label(values.get("label")),) if labelled else ()
-    return {"texts": texts, "labels": labels, "key": texts[0]}
+    return Sample(line=line, texts=texts, labels=labels, key=texts[0])
 
 
-def _token(values: Mapping[str, Any], labelled: bool) -> dict[str, Any]:
+def _token(values: Mapping[str, Any], labelled: bool, line: int) -> Sample:
     words = values.get("tokens")
     if not isinstance(words, list) or not words:
         raise ValueError("tokens must be a list of words")
@@ -74,26 +88,22 @@ def _token(values: Mapping[str, Any], labelled: bool) -> dict[str, Any]:
         if not isinstance(named, list) or len(named) != len(words):
             raise ValueError(f"labels must be a list of {len(words)}, one for each of tokens")
         labels = tuple(map(_label, named))
-    return {"texts": texts, "labels": labels, "key": " ".join(texts)}
+    return Sample(line=line, texts=texts, labels=labels, key=" ".join(texts))
 
 
-def _span(values: Mapping[str, Any], labelled: bool) -> dict[str, Any]:
+def _span(values: Mapping[str, Any], labelled: bool, line: int) -> Sample:
     question, text = _text(values, "question"), _text(values, "text")
     if not labelled:
-        return {"texts": (question, text), "labels": (), "key": text}
+        return Sample(line=line, texts=(question, text), labels=(), key=text)
     answer, start = _text(values, "answer"), values.get("start")
     if isinstance(start, bool) or not isinstance(start, int):
         raise ValueError("start must be a whole number, the answer's first character")
     if start < 0 or text[start : start + len(answer)] != answer:
         raise ValueError(f"the answer is not in text at character {start}")
-    return {"texts": (question, text), "labels": (answer,), "key": text, "start": start}
+    return Sample(line=line, texts=(question, text), labels=(answer,), key=text, start=start)
 
 
-READERS: dict[str, Callable[[Mapping[str, Any], bool], dict[str, Any]]] = {
-    "classify": _classify,
-    "token": _token,
-    "span": _span,
-}
+READERS = {"classify": _classify, "token": _token, "span": _span}
 
 
 def read_samples(path: Path, task: str, *, labelled: bool = True) -> list[Sample]:
@@ -103,7 +113,7 @@ def read_samples(path: Path, task: str, *, labelled: bool = True) -> list[Sample
     samples = []
     for number, values in read_lines(path):
         try:
-            samples.append(Sample(line=number, **READERS[task](values, labelled)))
+            samples.append(READERS[task](values, labelled, number))
         except ValueError as error:
             raise UsageError(f"{path}:{number}: {error}") from None
     if not samples:
@@ -139,3 +149,318 @@ def labels_of(samples: Sequence[Sample], where: Path) -> tuple[str, ...]:
             f"{where}: {counted(len(names), 'label')}; two different ones at least are needed"
         )
     return tuple(names)
+
+
+Characters = list[tuple[int, int]]  # first and end of each token
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Window:
+    """What is read of a sample, ``sample`` its number. ``tokens`` and ``segments`` (0 or 1) have
+    one length. ``places``: the tokens that the head is asked at; ``labels``: what is to be said
+    there, by number. Of a span one place, the first token, and two labels, the tokens where the
+    answer begins and ends: both 0 where it is not in this window. ``words``: the number of the word
+    of each place. ``characters`` [tokens, 2]: of a span's text, -1 elsewhere.
+    """
+
+    sample: int
+    tokens: Ints
+    segments: Ints
+    places: Ints
+    labels: Ints
+    words: Ints | None = None
+    characters: npt.NDArray[np.int64] | None = None
+
+
+class Encoder:
+    """``read_last``: a text is judged by its last token, as a decoder must; else by its first."""
+
+    def __init__(self, tokenizer: Path, context: int, *, read_last: bool) -> None:
+        self.context, self.read_last = context, read_last
+        self.tokenizer = load_tokenizer(tokenizer)
+        self.tokenizer.no_truncation()
+        self.tokenizer.no_padding()
+        ids = self.tokenizer.get_vocab(with_added_tokens=True)
+        added = self.tokenizer.get_added_tokens_decoder()
+        self.special = {token.content: number for number, token in added.items() if token.special}
+        self.size = max(ids.values(), default=-1) + 1
+        end = end_of_text(self.special)
+        begin, separator = (
+            next((ids[name] for name in names_of(role) if name in ids), None)
+            for role in ("cls", "sep")
+        )
+        if begin is None and end is None:
+            raise UsageError(
+                f"{tokenizer}: no token that begins or ends texts, as [CLS] or <|endoftext|>"
+            )
+        self.end = end
+        self.begin = end if begin is None else begin
+        self.separator = self.begin if separator is None else separator
+        self.closing = [] if begin is None or separator is None else [separator]
+        self.cut = 0  # texts that were too long
+
+    def windows(self, task: str, samples: Sequence[Sample], names: Sequence[str]) -> list[Window]:
+        """The windows of samples, in order; ``names``: of the labels, by number."""
+        numbers = {name: number for number, name in enumerate(names)}
+        make = {"classify": self._classify, "token": self._words, "span": self._span}[task]
+        return [w for n, sample in enumerate(samples) for w in make(n, sample, numbers)]
+
+    def _encode(self, text: str) -> tuple[list[int], Characters]:
+        encoded = self.tokenizer.encode(text, add_special_tokens=False)
+        return encoded.ids, encoded.offsets
+
+    def _joined(self, *texts: list[int]) -> tuple[Ints, Ints]:
+        """Tokens and segments of one or two texts."""
+        ids, segments = [self.begin, *texts[0]], [0] * (1 + len(texts[0]))
+        for text in texts[1:]:
+            ids += [self.separator, *text]
+            segments += [0, *[1] * len(text)]
+        ids += self.closing
+        segments += [segments[-1]] * len(self.closing)
+        return np.array(ids, np.int64), np.array(segments, np.int64)
+
+    def room(self, texts: int) -> int:
+        """Tokens of texts that fit in a row."""
+        room = self.context - texts - len(self.closing)
+        if room < 2:
+            raise UsageError(f"context is {self.context}: too short, raise it")
+        return room
+
+    def _classify(self, number: int, sample: Sample, names: dict[str, int]) -> Iterator[Window]:
+        texts = [self._encode(text)[0] for text in sample.texts]
+        room = self.room(len(texts))
+        self.cut += sum(map(len, texts)) > room
+        if len(texts) == 2:  # the longer one is cut to what the other leaves
+            first, second = texts
+            texts = [first[: max(room // 2, room - len(second))], second]
+            texts[1] = second[: room - len(texts[0])]
+        tokens, segments = self._joined(*(text[:room] for text in texts))
+        yield Window(
+            sample=number,
+            tokens=tokens,
+            segments=segments,
+            places=np.array([len(tokens) - 1 if self.read_last else 0]),
+            labels=np.array([names[label] for label in sample.labels] or [0]),
+        )
+
+    def _words(self, number: int, sample: Sample, names: dict[str, int]) -> Iterator[Window]:
+        """A word is judged by its first token; words are joined by spaces."""
+        ids, characters = self._encode(" ".join(sample.texts))
+        ends = np.array([end for _, end in characters], np.int64)
+        lengths = np.array([len(word) + 1 for word in sample.texts], np.int64)
+        starts = np.cumsum(lengths) - lengths
+        first = np.searchsorted(ends, starts, side="right")  # the token that reaches into the word
+        first = np.minimum(first, max(0, len(ids) - 1))
+        labels = np.array([names[label] for label in sample.labels] or [0] * len(first), np.int64)
+        room, word = self.room(1), 0
+        while word < len(first):
+            begin = int(first[word])
+            last = int(np.searchsorted(first, begin + room, side="left"))
+            if begin + room < len(ids) and last > word + 1:
+                last -= 1  # it may go on behind this window: it is judged in the next
+            tokens, segments = self._joined(ids[begin : begin + room])
+            yield Window(
+                sample=number,
+                tokens=tokens,
+                segments=segments,
+                places=np.minimum(first[word:last] - begin + 1, len(tokens) - 1),
+                labels=labels[word:last],
+                words=np.arange(word, last),
+            )
+            word = last
+
+    def _span(self, number: int, sample: Sample, names: dict[str, int]) -> Iterator[Window]:
+        room = self.room(2)
+        question = self._encode(sample.texts[0])[0][: room // 2]
+        ids, characters = self._encode(sample.texts[1])
+        size = room - len(question)
+        answer = self._answer(sample, characters)
+        step = max(1, size // 2)
+        for first in range(0, max(1, len(ids) - size + step), step):
+            tokens, segments = self._joined(question, ids[first : first + size])
+            shift = len(question) + 2 - first
+            inside = answer is not None and first <= answer[0] and answer[1] < first + size
+            places = np.full((len(tokens), 2), -1, np.int64)
+            part = characters[first : first + size]
+            places[first + shift : first + shift + len(part)] = np.array(part).reshape(-1, 2)
+            labels = (np.array(answer) + shift) if answer is not None and inside else np.zeros(2)
+            yield Window(
+                sample=number,
+                tokens=tokens,
+                segments=segments,
+                places=np.zeros(1, np.int64),
+                labels=labels.astype(np.int64),
+                characters=places,
+            )
+
+    def _answer(self, sample: Sample, characters: Characters) -> tuple[int, int] | None:
+        """The first and the last token of the answer, or None where no token reaches into it."""
+        if not sample.labels:
+            return None
+        begin, end = sample.start, sample.start + len(sample.labels[0])
+        inside = [n for n, (first, last) in enumerate(characters) if first < end and last > begin]
+        return (inside[0], inside[-1]) if inside else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledPiece(Piece):
+    """A window, whole."""
+
+    window: Window
+
+
+class LabelledRows(Rows):
+    """Rows of windows, none of them split."""
+
+    def __init__(self, windows: Sequence[Window], *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named, takes=whole)
+        self.windows = windows
+
+    def pieces(self, row: int) -> list[Piece]:
+        return [
+            LabelledPiece(**vars(piece), window=self.windows[piece.document - self.first])
+            for piece in super().pieces(row)
+        ]
+
+
+def whole(length: Ints, context: int) -> Ints:
+    """Positions of windows: their tokens, which stand together."""
+    return length
+
+
+class Labelled:
+    """A file of labelled texts, read and encoded. ``names``: its labels by number; those of a model
+    that has a head already, of which each label must be one.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        task: Task,
+        tokenizer: Path,
+        context: int,
+        *,
+        names: Sequence[str] = (),
+        labelled: bool = True,
+    ) -> None:
+        self.path, self.task, self.context = path, task, context
+        self.samples = read_samples(path, task.kind, labelled=labelled)
+        if task.kind == "span":
+            self.names: tuple[str, ...] = SPAN
+        else:
+            self.names = tuple(names) or labels_of(self.samples, path)
+            self._check_labels()
+        encoder = Encoder(tokenizer, context, read_last=task.reads == "last")
+        self.windows = encoder.windows(task.kind, self.samples, self.names)
+        content = f"{file_digest(path)} {file_digest(tokenizer)} {context} {task}"
+        length = np.array([len(window.tokens) for window in self.windows], np.int64)
+        ids = [f"{path.name}:{self.samples[window.sample].line}" for window in self.windows]
+        part = Part(
+            name=path.name,
+            tokens=np.concatenate([window.tokens for window in self.windows]),
+            start=np.cumsum(length) - length,
+            length=length,
+            ids=pa.array(ids),
+        )
+        self.shards = Shards(
+            folder=path,
+            vocab_size=encoder.size,
+            special_ids=encoder.special,
+            fingerprint=hashlib.sha256(content.encode()).hexdigest(),
+            tokens=[part.tokens],
+            shard=np.zeros(len(length), np.int64),
+            start=part.start,
+            length=length,
+            bytes=None,
+            end=encoder.end,
+            form="labelled",
+            tokenizer=tokenizer,
+            tokenizer_sha256=file_digest(tokenizer),
+            parts=(part,),
+            notes=(self._note(encoder),),
+        )
+
+    def _check_labels(self) -> None:
+        known = set(self.names)
+        for sample in self.samples:
+            if other := [label for label in sample.labels if label not in known]:
+                raise UsageError(f"{self.path}:{sample.line}: the model has no label {other[0]!r}")
+
+    def _note(self, encoder: Encoder) -> str:
+        more = len(self.windows) - len(self.samples)
+        cut = f", {counted(encoder.cut, 'text')} cut to fit" if encoder.cut else ""
+        more_of = f", {counted(more, 'window')} more where they are long" if more else ""
+        of = "" if self.task.kind == "span" else f", {counted(len(self.names), 'label')}"
+        return f"{self.path.name}: {counted(len(self.samples), 'sample')}{of}{more_of}{cut}"
+
+
+def split(samples: Sequence[Sample], *, held_out: float, seed: int) -> npt.NDArray[np.bool_]:
+    """[samples]: which are held out. Raises ``LlmcurateError`` where all texts are the same."""
+    draws = np.array([key_of("split", seed, sample.key) for sample in samples], np.uint64)
+    if draws.min() == draws.max():
+        raise UsageError(
+            f"{counted(len(samples), 'sample')}, 1 different text; training and held-out text need"
+            " two different ones at least"
+        )
+    return sides(draws, held_out)
+
+
+class LabelledFeed(Feed):
+    """``tokenizer``: that of the model, where the settings name none; ``names``: its labels."""
+
+    def __init__(
+        self,
+        path: Path | None,
+        config: TrainConfig,
+        *,
+        tokenizer: Path | None = None,
+        names: Sequence[str] = (),
+    ) -> None:
+        task = config.objective
+        assert isinstance(task, Task)
+        refused = {
+            "sources": bool(config.sources),
+            "stages": bool(config.stages),
+            "eval": bool(config.eval),
+            "unique_tokens": config.unique_tokens is not None,
+            "teacher": config.teacher is not None,
+            f"context_parallel {config.context_parallel}": config.context_parallel > 1,
+        }
+        for name, there in refused.items():
+            if there:
+                raise UsageError(f"{name} with objective {task.kind}: leave one of them out")
+        if path is None or not path.is_file():
+            raise UsageError(f"{path}: objective {task.kind} takes a file in JSON lines")
+        own = tokenizer if config.tokenizer is None else Path(config.tokenizer)
+        if own is None:
+            raise UsageError(
+                "give the folder of a trained model, or set tokenizer, a tokenizer.json"
+            )
+        own = own / "tokenizer.json" if own.is_dir() else own
+        self.data = Labelled(path, task, own, config.context, names=names)
+        super().__init__(path, config, takes=whole)
+
+    def _open(self, foreign: Foreign) -> None:
+        shards, path = self.data.shards, str(self.default)
+        self.labels, self.shards, self.first = (
+            {path: self.data.path.stem},
+            {path: shards},
+            {path: 0},
+        )
+        self.tokenizer, self.fingerprint = shards.tokenizer, shards.fingerprint
+        self.vocabulary = Vocabulary(
+            size=shards.vocab_size,
+            reserved=frozenset(shards.special_ids.values()),
+            tokenizer=shards.tokenizer,
+        )
+        chosen = split(self.data.samples, held_out=self.config.held_out, seed=self.config.seed)
+        sample = np.array([window.sample for window in self.data.windows], np.int64)
+        aside = chosen[sample]
+        self.train = {path: np.flatnonzero(~aside)}
+        self.aside = np.flatnonzero(aside)
+        self.held_out = {path: self.aside}
+
+    def _rows(self, path: str, context: int, packing: str) -> Rows:
+        windows, shards = self.data.windows, self.data.shards
+        order = {"packing": packing, "seed": self.config.seed}
+        return LabelledRows(windows, shards, self.train[path], context, **order)

@@ -10,19 +10,22 @@ An objective that adds tokens to a piece, or takes some away, says how many posi
 (``Takes``), and rows are packed by these.
 
 Where the shards say which tokens count, the others are read and not scored, in training alone:
-held-out text is scored whole.
-"""
+held-out text is scored whole."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
 
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed, UsageError
+from train.config import Source
 from train.data.packing import Packed, Spans, figures, key_of, pack, packing_for
 from train.data.readers import Ints
 from train.data.shards import Shards
@@ -219,3 +222,106 @@ def tokens_of(shards: Shards, document: int, part: slice) -> Ints:
             f"outside the vocabulary of {shards.vocab_size}"
         )
     return tokens
+
+
+def counts(shares: Sequence[int], rows: int) -> list[int]:
+    """How many of the first ``rows`` rows are of each source, by whole shares: they add up to
+    ``rows``, never fall when ``rows`` grows, and are the shares themselves after as many rows as
+    these add up to.
+
+    The list is halved again and again, and each half gets what it is due of its rows, rounded.
+    """
+    if len(shares) == 1:
+        return [rows]
+    middle = len(shares) // 2
+    before, total = sum(shares[:middle]), sum(shares)
+    due = (2 * rows * before + total) // (2 * total) if total else 0
+    return counts(shares[:middle], due) + counts(shares[middle:], rows - due)
+
+
+def shares_of(
+    sources: Sequence[Source], rows: Sequence[Rows], *, steps: int, batch: int
+) -> list[int]:
+    """The sources' shares of a run of ``steps`` steps of ``batch`` rows, as whole numbers.
+
+    By weights they do not depend on ``steps``. By tokens or epochs they are the numbers of rows
+    asked for. Raises ``LlmcurateError`` where the requests cannot be met, or not together.
+    """
+    for source, part in zip(sources, rows, strict=True):
+        if not part.count:
+            raise RunFailed(f"source {source.label}: no tokens to train on")
+    if all(s.weight is None and s.tokens is None and s.epochs is None for s in sources):
+        return [part.count for part in rows]
+    if all(source.weight is not None for source in sources):
+        exact = [Fraction(str(source.weight)) for source in sources]
+        common = math.lcm(*(weight.denominator for weight in exact))
+        return [int(weight * common) for weight in exact]
+    amounts = []
+    for source, part in zip(sources, rows, strict=True):
+        if source.tokens is not None:
+            amounts.append(-(-source.tokens * part.count // part.tokens))
+        elif source.epochs is not None:
+            amounts.append(max(1, round(Fraction(str(source.epochs)) * part.count)))
+        else:
+            raise UsageError(
+                f"source {source.label}: give every source a weight, or every one tokens or "
+                "epochs, or none of them anything"
+            )
+    needed = -(-sum(amounts) // batch)
+    if needed != steps:
+        asked = ", ".join(f"{s.label} {n}" for s, n in zip(sources, amounts, strict=True))
+        raise UsageError(
+            f"the sources ask for {counted(sum(amounts), 'row')} ({asked}),"
+            f" {counted(steps, 'step')} of {counted(batch, 'row')} "
+            f"take {steps * batch}: set steps to {needed}, or give weights"
+        )
+    return amounts
+
+
+class Mixture:
+    """The rows of several sources under one numbering, one source behind the other."""
+
+    def __init__(self, sources: list[Rows]) -> None:
+        self.sources, self.context = sources, sources[0].context
+        self.ends = list(itertools.accumulate(source.count for source in sources))
+        self.count = self.ends[-1]
+        self.tokens = sum(source.tokens for source in sources)
+
+    def locate(self, row: int) -> tuple[int, int]:
+        """(source, row of that source)."""
+        number = next(k for k, end in enumerate(self.ends) if row < end)
+        return number, row - (self.ends[number - 1] if number else 0)
+
+    def spans(self, row: int) -> list[tuple[int, int, int]]:
+        """As ``Rows.spans``."""
+        number, own_row = self.locate(row)
+        return self.sources[number].spans(own_row)
+
+    def ids(self, documents: list[int]) -> list[str]:
+        """As ``Rows.ids``."""
+        return self._each(documents, lambda shards, numbers: shards.ids(numbers))
+
+    def sources_of(self, documents: list[int]) -> list[str]:
+        """What the tables of documents call their source."""
+        return self._each(documents, lambda shards, numbers: shards.sources(numbers))
+
+    def _each(
+        self, documents: list[int], ask: Callable[[Shards, list[int]], list[str]]
+    ) -> list[str]:
+        """Of each document what its shards say; they are asked once."""
+        answers: dict[int, str] = {}
+        for source in self.sources:
+            first, last = source.first, source.first + source.shards.documents
+            of_source = [d for d in documents if first <= d < last and d not in answers]
+            values = ask(source.shards, [document - first for document in of_source])
+            answers |= dict(zip(of_source, values, strict=True))
+        return [answers[document] for document in documents]
+
+    def width(self, row: int) -> int:
+        """As ``Rows.width``; stages may have rows of different ones."""
+        return self.sources[self.locate(row)[0]].context
+
+    def pieces(self, row: int) -> list[Piece]:
+        """As ``Rows.pieces``."""
+        number, own_row = self.locate(row)
+        return self.sources[number].pieces(own_row)

@@ -492,8 +492,9 @@ class Comparison:
                     return
                 if actual != digest:
                     raise damaged_shard(path)
-                line = {"path": str(path), "bytes": size, "mtime_ns": changed, "sha256": digest}
-                self._note(line)
+                self._note(
+                    {"path": str(path), "bytes": size, "mtime_ns": changed, "sha256": digest}
+                )
         except OSError as error:
             raise RunFailed(f"{error.filename}: cannot be read ({error.strerror})") from error
         self._note({"complete": True})
@@ -508,7 +509,7 @@ class Comparison:
                 digest.update(block)
         return digest.hexdigest()
 
-    def _note(self, line: dict[str, Any]) -> None:
+    def _note(self, line: dict[str, str | int]) -> None:
         with self._record.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 

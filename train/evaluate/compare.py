@@ -20,11 +20,103 @@ import numpy as np
 from llmcurate.base.errors import LlmcurateError, UsageError
 from llmcurate.base.settings import flat, to_dict
 from train.config import TrainConfig
-from train.evaluate.trials import Trial, loss_curve, mean, run_trial
+from train.evaluate.paired import interval_of_mean
+from train.loop.pretrain import pretrain
 from train.loop.start import make_plan
+from train.loop.training import Progress
 from train.measure.accounting import flops_per_token, non_embedding, parameters
 from train.model.plugins import blamed
+from train.runs.metrics import read_lines
 from train.runs.plan import Plan
+
+POINTS = 100  # of a curve
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """``name``: of what is compared, and of its folder. ``shards``: None where the settings have
+    sources. ``model``: a preset, or the folder of a
+    trained model; ``changes``: its settings by dotted names.
+    """
+
+    name: str
+    shards: Path | None
+    train: TrainConfig
+    model: str = "tiny"
+    changes: dict[str, Any] = field(default_factory=dict)
+
+    def folder(self, out: Path) -> Path:
+        """Where its run lies."""
+        return out / self.name / f"seed-{self.train.seed}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """A trial that is finished. ``summary``: of its run, as train.json has it."""
+
+    seed: int
+    folder: Path
+    summary: dict[str, Any]
+
+
+def run_trial(trial: Trial, out: Path, on_progress: Progress | None = None) -> Trained:
+    """Train it. Raises ``LlmcurateError`` with the trial's name."""
+    folder = trial.folder(out)
+    try:
+        summary = pretrain(
+            trial.shards,
+            folder,
+            model=trial.model,
+            changes=trial.changes,
+            train=trial.train,
+            on_progress=on_progress,
+        )
+    except LlmcurateError as error:
+        line = f"{trial.name}, seed {trial.train.seed}: {error}"
+        raise type(error)(line) from error
+    return Trained(seed=trial.train.seed, folder=folder, summary=summary)
+
+
+def mean(values: list[Any]) -> dict[str, float | list[float] | None] | None:
+    """The mean over seeds, its interval and the values; None where one is not known."""
+    if None in values:
+        return None
+    return {"mean": float(np.mean(values)), "interval": interval_of_mean(values), "values": values}
+
+
+def loss_curve(folders: list[Path], tokens: int) -> list[tuple[int, float]]:
+    """(tokens read, loss), the mean over runs and over as many steps as there are to a point.
+    ``tokens``: of a step.
+    """
+    columns = []
+    for folder in folders:
+        lines = read_lines(folder / "metrics.jsonl")
+        losses = [line["loss"] if line.get("loss") is not None else np.nan for line in lines]
+        columns.append(losses)
+    steps = min(map(len, columns))
+    losses = np.nanmean([column[:steps] for column in columns], axis=0)
+    stride = -(-steps // POINTS)
+    starts = range(0, steps, stride)
+    return [
+        (min(at + stride, steps) * tokens, float(np.nanmean(losses[at : at + stride])))
+        for at in starts
+    ]
+
+
+def text_curve(folders: list[Path], texts: list[str], tokens: int) -> list[tuple[int, float]]:
+    """(tokens read, bits a byte of all these texts together), the mean over the runs that were
+    scored there.
+    """
+    points: dict[int, list[float]] = {}
+    for folder in folders:
+        for line in read_lines(folder / "metrics.jsonl"):
+            scores = [line.get("eval", {}).get(name) for name in texts]
+            if scores and None not in scores and all(score["bytes"] for score in scores):
+                bits = sum(score["bits_per_byte"] * score["bytes"] for score in scores)
+                total = sum(score["bytes"] for score in scores)
+                points.setdefault(line["step"] * tokens, []).append(bits / total)
+    return [(at, float(np.mean(values))) for at, values in sorted(points.items())]
+
 
 _NAME = re.compile(r"\w[\w.+-]*")
 # By the name of a figure, where a run's summary has it.
@@ -68,7 +160,7 @@ def compare(
     budget: Budget,
     seeds: int = 3,
     on_run: Callable[[str, int], None] = lambda name, seed: None,
-    on_progress: Callable[[dict[str, Any]], None] | None = None,
+    on_progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Train every variant from ``seeds`` seeds, from ``train.seed`` on; what it returns has a row a
     variant, and the differences of all but the first from the first. ``train``: settings of all;
@@ -78,7 +170,7 @@ def compare(
     with blamed():
         plans = _plans(shards, variants, train)
     numbers = range(train.seed, train.seed + seeds)
-    runs: dict[str, list[dict[str, Any]]] = {variant.name: [] for variant in variants}
+    runs: dict[str, list[Trained]] = {variant.name: [] for variant in variants}
     for seed in numbers:  # all variants of a seed first: an early end leaves whole comparisons
         for variant in variants:
             trial = Trial(
@@ -98,7 +190,7 @@ def compare(
         "seeds": list(numbers),
         "objective": to_dict(plans[variants[0].name].train.objective),
         "train": flat(to_dict(replace(train, steps=1))),
-        "device": first[0]["summary"]["device"],
+        "device": first[0].summary["device"],
         "variants": [
             _row(each, plans[each.name], runs[each.name], first if nth else None)
             for nth, each in enumerate(variants)
@@ -133,14 +225,14 @@ def _plans(shards: Path, variants: list[Variant], train: TrainConfig) -> dict[st
 
 
 def _row(
-    variant: Variant, plan: Plan, runs: list[dict[str, Any]], first: list[dict[str, Any]] | None
+    variant: Variant, plan: Plan, runs: list[Trained], first: list[Trained] | None
 ) -> dict[str, Any]:
     """A variant's figures: the mean over seeds and its interval, and beside the ``first`` variant's
     runs the difference, seed by seed.
     """
     train = plan.train
     per_token = flops_per_token(plan.model, train.context)
-    steps = runs[0]["summary"]["steps"]
+    steps = runs[0].summary["steps"]
     tokens = steps * train.rows * train.context
     row: dict[str, Any] = {
         "name": variant.name,
@@ -151,29 +243,29 @@ def _row(
         "flops_per_token": per_token,
         "steps": steps,
         "tokens": tokens,
-        "epochs": runs[0]["summary"]["epochs"],
+        "epochs": runs[0].summary["epochs"],
         "flops": tokens * per_token,
         "runs": [
             {
-                "seed": run["seed"],
-                "first_loss": run["summary"]["first_loss"],
-                "last_loss": run["summary"]["last_loss"],
-                "epochs": run["summary"]["epochs"],
-                **{name: run["summary"][key] for name, key in FIGURES.items()},
-                "seconds": run["summary"]["timing"]["seconds"],
+                "seed": run.seed,
+                "first_loss": run.summary["first_loss"],
+                "last_loss": run.summary["last_loss"],
+                "epochs": run.summary["epochs"],
+                **{name: run.summary[key] for name, key in FIGURES.items()},
+                "seconds": run.summary["timing"]["seconds"],
             }
             for run in runs
         ],
         "tokens_per_second": float(
-            np.median([run["summary"]["timing"]["tokens_per_second"] for run in runs])
+            np.median([run.summary["timing"]["tokens_per_second"] for run in runs])
         ),
-        "curve": loss_curve([run["folder"] for run in runs], train.rows * train.context),
+        "curve": loss_curve([run.folder for run in runs], train.rows * train.context),
     }
     for name, key in FIGURES.items():
-        values = [run["summary"][key] for run in runs]
+        values = [run.summary[key] for run in runs]
         row[name] = mean(values)
         if first is not None:
-            bases = [run["summary"][key] for run in first]
+            bases = [run.summary[key] for run in first]
             pairs = zip(values, bases, strict=True)
             known = None not in (*values, *bases)
             differences = [a - b for a, b in pairs] if known else [None]

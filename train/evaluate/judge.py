@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import io
+import json
 import math
+import zipfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from tokenizers import Tokenizer
 
-from llmcurate.base.disk.files import file_digest
+from llmcurate.base.disk.files import file_digest, write_atomic
 from llmcurate.base.disk.sealed_json import read_json
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed, UsageError
@@ -22,6 +27,7 @@ from train.generate.generate import load as load_own
 from train.hf.load import load as load_folder
 from train.loop.distributed import Ranks
 from train.loop.evaluate import Scoring, Text
+from train.loop.start import start_of
 from train.model.decoder import Decoder
 from train.runs.checkpoint import newest, tokenizer_of
 
@@ -141,3 +147,56 @@ def _scores(text: Text, model: Decoder, how: Scoring, seed: int) -> dict[str, An
     if sizes is not None and sizes.sum():
         limits = interval(nats / math.log(2), sizes, seed)
     return asdict(text.score(nats)) | {"bits_per_byte_interval": limits}
+
+
+FILE = "nats.npz"
+_MADE_OF = "made of"
+
+Nats = dict[str, npt.NDArray[np.float64]]
+
+
+def document_nats(
+    run: Path,
+    texts: Mapping[str, Path],
+    *,
+    context: int,
+    batch_rows: int = 8,
+    precision: str = "auto",
+    device: str = "auto",
+) -> Nats:
+    """The nats of every document of ``texts``, folders of shards by the run's tokenizer, in their
+    order: as the run's file has them, or computed by its newest checkpoint and written there.
+    Raises ``LlmcurateError``.
+    """
+    weights = start_of(run).digest
+    made_of = {
+        name: f"{read_shards(path).fingerprint} {weights} {context}" for name, path in texts.items()
+    }
+    stored, stored_of = _read(run / FILE)
+    nats = {name: stored[name] for name in texts if stored_of.get(name) == made_of[name]}
+    missing = [name for name in texts if name not in nats]
+    if not missing:
+        return nats
+    judged = open_model(run, device=device)
+    place = judged.model.embedding.weight.device
+    how = Scoring(
+        batch_rows=batch_rows, ranks=Ranks(device=place), autocast=autocast(place, precision)
+    )
+    for name in missing:
+        text = Text(shards_of(judged, texts[name]), context, judged.begin)
+        nats[name] = text.nats(judged.model, how)
+    buffer = io.BytesIO()
+    np.savez(buffer, **{**nats, _MADE_OF: np.array(json.dumps(made_of))})  # type: ignore[arg-type]
+    write_atomic(run / FILE, buffer.getvalue())
+    return nats
+
+
+def _read(path: Path) -> tuple[Nats, dict[str, str]]:
+    """The arrays of a file and what each was made of; nothing where there is none, or a damaged
+    one, which is made again."""
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            made_of = json.loads(str(arrays[_MADE_OF]))
+            return {name: arrays[name] for name in made_of}, made_of
+    except (OSError, ValueError, KeyError, EOFError, MemoryError, zipfile.BadZipFile):
+        return {}, {}

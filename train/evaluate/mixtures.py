@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -42,7 +42,7 @@ BOOTSTRAP = 200
 # share that a source without text stands for by what others teach; None: the shares themselves.
 LAWS = [(floor, e) for floor in (0.0, 0.5, 0.9) for e in (None, 0.001, 0.003, 0.01, 0.03, 0.1)]
 RIDGE = 1e-3  # of centred features; without it shares, which add up to 1, have no slopes
-TREES: dict[str, Any] = {"n_estimators": 100, "learning_rate": 0.1, "max_depth": 3}
+TREES = {"n_estimators": 100, "learning_rate": 0.1, "max_depth": 3}
 
 
 def draw_mixtures(

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+Figure = str | float | list[float] | None  # of a table of results
 RESAMPLES = 1000
 SHARE = 0.95  # of the resamples that an interval holds
 
@@ -105,7 +106,7 @@ class Difference:
         of_seeds = factor(count - 1) ** 2 * self.seed_variance * own / count
         return math.sqrt(of_seeds + factor(self.documents - 1) ** 2 * self.document_variance)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Figure]:
         return {
             "mean": self.value,
             "interval": self.interval,

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from llmcurate.base.errors import UsageError
-from train.data.labelled import read_lines
-from train.data.labelled_feed import Labelled
+from train.data.labelled import Labelled, read_lines
 from train.data.vocabulary import Vocabulary
 from train.device import autocast
 from train.evaluate.judge import opened
 from train.loop.distributed import Ranks
 from train.loop.evaluate import Scoring
-from train.loop.task_scores import agreement, predictions, said
+from train.loop.task_scores import Answer, Label, agreement, predictions, said
 from train.model.config import ModelConfig
 from train.objective_settings import Reads, Task
 from train.objectives.labels import Labelled as Objective
@@ -32,7 +31,7 @@ class Predicted:
     """
 
     lines: list[dict[str, Any]]
-    figures: dict[str, Any]
+    figures: dict[str, float]
 
 
 def predict(
@@ -72,7 +71,7 @@ def predict(
     predicted = predictions(data, windows, said(judged.model, data, windows, objective, how))
     for sample, of_sample in predicted.items():
         lines[sample]["prediction"] = _shown(task.kind, of_sample)
-    figures = {"samples": len(lines), "context": width}
+    figures: dict[str, float] = {"samples": len(lines), "context": width}
     return Predicted(
         lines=lines, figures=figures | (agreement(data, predicted) if labelled else {})
     )
@@ -83,14 +82,14 @@ def _has_labels(kind: str, line: dict[str, Any]) -> bool:
     return {"classify": "label", "token": "labels", "span": "answer"}[kind] in line
 
 
-def _shown(kind: str, of_sample: list[dict[str, Any]]) -> dict[str, Any]:
+def _shown(kind: str, said: Answer | list[Label]) -> dict[str, Any]:
     """Of words a list of each, else the one that there is."""
+    if isinstance(said, Answer):
+        return asdict(said)
     if kind != "token":
-        return of_sample[0]
-    return {
-        "labels": [one["label"] for one in of_sample],
-        "probabilities": [one["probability"] for one in of_sample],
-    }
+        return asdict(said[0])
+    labels, shares = [one.label for one in said], [one.probability for one in said]
+    return {"labels": labels, "probabilities": shares}
 
 
 def _reads(folder: Path, config: ModelConfig) -> Reads:

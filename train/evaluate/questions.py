@@ -24,7 +24,7 @@ from tokenizers import Tokenizer
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
 from train.data.rows import Piece
-from train.evaluate.paired import interval
+from train.evaluate.paired import Figure, interval
 from train.loop.evaluate import Scoring, WholePieces, batches
 from train.model.decoder import Decoder
 from train.objectives.example import Draws, Example, Objective, laid_out
@@ -145,7 +145,7 @@ def score_questions(
     *,
     context: int,
     seed: int = 0,
-) -> dict[str, Any]:
+) -> dict[str, Figure]:
     """Accuracy and log-likelihoods (nats) with their intervals. ``begin``: the id that a text is
     read after. A context that is too long loses its beginning. Raises ``LlmcurateError``.
     """
@@ -194,7 +194,7 @@ def _piece(
     return Piece(document=number, first=0, before=ids[0], tokens=tokens, counted=scored)
 
 
-def _cloze(nats: Any, sizes: Any, exact: Any, seed: int) -> dict[str, Any]:
+def _cloze(nats: Any, sizes: Any, exact: Any, seed: int) -> dict[str, Figure]:
     """Of continuations: ``accuracy`` where each token is the likeliest."""
     ones, bits = np.ones(len(nats)), nats / math.log(2)
     return {
@@ -209,7 +209,7 @@ def _cloze(nats: Any, sizes: Any, exact: Any, seed: int) -> dict[str, Any]:
     }
 
 
-def _choice(questions: Sequence[Question], nats: Any, sizes: Any, seed: int) -> dict[str, Any]:
+def _choice(questions: Sequence[Question], nats: Any, sizes: Any, seed: int) -> dict[str, Figure]:
     """Of choices: how often the right one is the likeliest, and the likeliest by bytes."""
     counts = np.array([len(question.choices) for question in questions])
     firsts = np.cumsum(counts) - counts

@@ -26,8 +26,7 @@ from train.loop.evaluate import Text
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.model.position_settings import Rope, RopeScaling
-from train.model.positions import Rotary
-from train.model.rope import rope_frequencies
+from train.model.positions import Rotary, rope_frequencies
 from train.objectives.example import Example, laid_out
 from train.objectives.losses import token_losses
 

@@ -1,8 +1,10 @@
-"""Continue texts with a trained model: ``sampling`` chooses, ``decoding`` reads."""
+"""Continue texts with a trained model, or fill masks in them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +18,6 @@ from llmcurate.base.errors import RunFailed, UsageError
 from train.data.shards import end_of_text, load_tokenizer
 from train.data.vocabulary import names_of
 from train.device import pick_device
-from train.generate.filling import Filling, filled
-from train.generate.sampling import Chooser, Sampling
 from train.measure.accounting import parameters
 from train.model.cache import Cache
 from train.model.config import ModelConfig
@@ -32,6 +32,279 @@ from train.runs.checkpoint import (
     tokenizer_of,
     weights_of,
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """Applied in this order. ``top_k`` and ``min_p`` are off at 0, ``top_p`` and the penalty at 1.
+
+    ``repetition_penalty``: logits of tokens that the text holds already are divided by it where
+    positive, multiplied where negative (Keskar et al. 2019). ``temperature``: logits over it; 0
+    takes the likeliest token. ``top_k``: the k likeliest (Fan et al. 2018), ties with the last
+    included. ``top_p``: the fewest likeliest tokens that hold that much probability (Holtzman et
+    al. 2020). ``min_p``: tokens with at least that share of the likeliest one's probability
+    (Nguyen et al. 2024).
+    """
+
+    temperature: float = 0.8
+    top_k: int = 50
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name, least, most in (("temperature", 0, math.inf), ("min_p", 0, 1)):
+            value = getattr(self, name)
+            if not (least <= value <= most and value < math.inf):
+                limit = f"{least} or more" if most == math.inf else f"{least} to {most}"
+                raise UsageError(f"{name} is {value}: give {limit}")
+        if self.top_k < 0:
+            raise UsageError(f"top_k is {self.top_k}: give 0 (all) or more")
+        if not 0 < self.top_p <= 1:
+            raise UsageError(f"top_p is {self.top_p}: over 0, up to 1 (all)")
+        if not 0 < self.repetition_penalty < math.inf:
+            raise UsageError(
+                f"repetition_penalty is {self.repetition_penalty}: over 0; 1 changes nothing"
+            )
+
+
+GREEDY = Sampling(temperature=0.0, top_k=0)
+
+
+def penalise(logits: Tensor, seen: list[list[int]], penalty: float) -> Tensor:
+    """``logits`` [rows, vocab] with those of the tokens in each row's text made less."""
+    if penalty == 1:
+        return logits
+    logits = logits.clone()
+    for row, text in zip(logits, seen, strict=True):
+        held = torch.tensor(sorted(set(text)), dtype=torch.long)
+        values = row[held]
+        row[held] = torch.where(values > 0, values / penalty, values * penalty)
+    return logits
+
+
+def probabilities(logits: Tensor, sampling: Sampling) -> Tensor:
+    """float64 [rows, vocab], of logits penalised already; a temperature over 0."""
+    scores = logits.double()
+    # Over the likeliest, so that no temperature makes them infinite.
+    scores = (scores - scores.max(dim=-1, keepdim=True).values) / sampling.temperature
+    if 0 < sampling.top_k < scores.shape[-1]:
+        least = scores.topk(sampling.top_k, dim=-1).values[:, -1:]
+        scores = scores.masked_fill(scores < least, -math.inf)
+    chances = scores.softmax(dim=-1)
+    if sampling.top_p < 1:
+        ordered, order = chances.sort(dim=-1, descending=True, stable=True)
+        before = ordered.cumsum(dim=-1) - ordered
+        before[:, 0] = 0
+        kept = ordered.masked_fill(before >= sampling.top_p, 0.0)
+        chances = torch.zeros_like(chances).scatter(-1, order, kept)
+    if sampling.min_p > 0:
+        least = chances.max(dim=-1, keepdim=True).values * sampling.min_p
+        chances = chances.masked_fill(chances < least, 0.0)
+    return chances / chances.sum(dim=-1, keepdim=True)
+
+
+class Chooser:
+    """Draws for some texts, each from a stream of its own: what one gets depends on the seed and
+    its number alone, not on the texts beside it.
+    """
+
+    def __init__(self, sampling: Sampling, seed: int, numbers: list[int]) -> None:
+        self.sampling = sampling
+        self._draws = [torch.Generator().manual_seed(_stream(seed, number)) for number in numbers]
+
+    def choose(self, logits: Tensor, seen: list[list[int]]) -> list[int]:
+        """A token for each row of ``logits`` [rows, vocab], whose texts so far are ``seen``."""
+        if not logits.isfinite().all():
+            raise RunFailed("the model's logits are not numbers: its weights are broken")
+        logits = penalise(logits, seen, self.sampling.repetition_penalty)
+        if self.sampling.temperature == 0:
+            return logits.argmax(dim=-1).tolist()
+        chances = probabilities(logits, self.sampling)
+        return [
+            int(torch.multinomial(row, 1, generator=draw))
+            for row, draw in zip(chances, self._draws, strict=True)
+        ]
+
+    def permuted(self, count: int) -> Tensor:
+        """0 .. count - 1 in any order, by the first text's stream."""
+        return torch.randperm(count, generator=self._draws[0])
+
+
+def _stream(seed: int, number: int) -> int:
+    """The first text draws from the seed itself."""
+    if number == 0:
+        return seed
+    digest = hashlib.blake2b(f"{seed} {number}".encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1
+
+
+NEVER = -1e30  # a logit
+METHODS = ("mask-predict", "gibbs")
+# Logits [places, vocab], on the CPU, of the places that the flags mark in ids [texts, length].
+Read = Callable[[Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filling:
+    """``method``: mask-predict takes the likeliest tokens, in so many ``rounds`` (Ghazvininejad et
+    al. 2019, section 3); gibbs draws each token anew from all others, in ``rounds`` sweeps over the
+    text, in any order (Wang and Cho 2019).
+    """
+
+    method: str = "mask-predict"
+    rounds: int = 10
+
+    def __post_init__(self) -> None:
+        if self.method not in METHODS:
+            raise UsageError(f"fill {self.method!r}: choose {' or '.join(METHODS)}")
+        if self.rounds < 1:
+            raise UsageError(f"rounds is {self.rounds}: give 1 or more")
+
+
+def mask_of(tokenizer: Tokenizer) -> tuple[int, str]:
+    """The id and the spelling of its mask. Raises ``LlmcurateError`` where it has none."""
+    ids = tokenizer.get_vocab(with_added_tokens=True)
+    for name in names_of("mask"):
+        if name in ids:
+            return ids[name], name
+    raise UsageError(
+        f"the model's tokenizer has no mask ({', '.join(names_of('mask'))}): it fills none"
+    )
+
+
+def with_masks(tokenizer: Tokenizer, prompt: str) -> tuple[list[int], str]:
+    """The ids of a prompt, in which the mask's spelling is the mask, in place of a word and of the
+    space before it; and the prompt up to the first one. Raises ``LlmcurateError``.
+    """
+    mask, spelled = mask_of(tokenizer)
+    *before, last = prompt.split(spelled)
+    ids: list[int] = []
+    for part in before:
+        ids += [*tokenizer.encode(part.rstrip(" "), add_special_tokens=False).ids, mask]
+    ids += tokenizer.encode(last, add_special_tokens=False).ids
+    return ids, before[0].rstrip(" ") if before else prompt
+
+
+def filled(
+    model: Decoder,
+    tokenizer: Tokenizer,
+    prompts: Sequence[str],
+    start: list[int],
+    masks: int,
+    filling: Filling,
+    sampling: Sampling,
+    *,
+    seed: int,
+    batch: int,
+) -> list[tuple[str, str, int]]:
+    """Of each prompt what stands before its first mask, the text from there on, and how many masks
+    there were: those spelled out, or ``masks`` behind a prompt without any. ``start``: what a text
+    begins with; ``batch`` of them are filled at a time. Raises ``LlmcurateError``.
+    """
+    mask, _ = mask_of(tokenizer)
+    texts, before, whole = [], [], []
+    for prompt in prompts:
+        ids, shown = with_masks(tokenizer, prompt)
+        texts.append([*start, *ids] if mask in ids else [*start, *ids, *[mask] * masks])
+        before.append(shown)
+    for first in range(0, len(texts), batch):
+        part = texts[first : first + batch]
+        numbers = list(range(first, first + len(part)))
+        whole += fill(model, part, mask, filling, sampling, seed=seed, numbers=numbers)
+    return [
+        (shown, tokenizer.decode(new[text.index(mask) :]), text.count(mask))
+        for shown, text, new in zip(before, texts, whole, strict=True)
+    ]
+
+
+@torch.no_grad()
+def fill(
+    model: Decoder,
+    texts: Sequence[list[int]],
+    mask: int,
+    filling: Filling,
+    sampling: Sampling,
+    *,
+    seed: int,
+    numbers: Sequence[int],
+) -> list[list[int]]:
+    """The texts with tokens for their masks; the n-th draws from the stream of its number. Raises
+    ``LlmcurateError`` where one is longer than the model's context.
+    """
+    width = max(map(len, texts))
+    if width > model.config.context:
+        raise UsageError(
+            f"a text of {counted(width, 'token')}, masks included: the model's context is"
+            f" {model.config.context}: give less"
+        )
+    ids = torch.zeros(len(texts), width, dtype=torch.long)
+    documents = torch.full_like(ids, -1)
+    for row, text in enumerate(texts):
+        ids[row, : len(text)], documents[row, : len(text)] = torch.tensor(text), 0
+    blank = (ids == mask) & (documents == 0)
+    device = model.embedding.weight.device
+
+    def read(shown: Tensor, places: Tensor) -> Tensor:
+        features = model.features(shown.to(device), documents=documents.to(device))
+        logits = model.logits(features[places.to(device)]).float().cpu()
+        if not logits.isfinite().all():
+            raise RunFailed("the model's logits are not numbers: its weights are broken")
+        logits[:, mask] = NEVER
+        return logits
+
+    if filling.method == "gibbs":
+        choosers = [Chooser(sampling, seed, [number]) for number in numbers]
+        filled = gibbs(read, ids, blank, mask, filling.rounds, choosers)
+    else:
+        filled = mask_predict(read, ids, blank, mask, filling.rounds)
+    return [row[: len(text)].tolist() for row, text in zip(filled, texts, strict=True)]
+
+
+def mask_predict(read: Read, ids: Tensor, blank: Tensor, mask: int, rounds: int) -> Tensor:
+    """``ids`` [texts, length] with a token in each ``blank``. In round t of T, from 0, the T - t of
+    T places whose tokens were the least likely when they were chosen are masked and chosen again.
+    """
+    ids, chances = ids.clone(), torch.full(ids.shape, -math.inf)
+    counts = blank.sum(-1, keepdim=True)
+    for turn in range(rounds):
+        order = chances.masked_fill(~blank, math.inf).sort(stable=True, dim=-1).indices
+        again = blank & (order.argsort(-1) < counts * (rounds - turn) // rounds)
+        if not again.any():
+            break
+        likeliest = read(ids.masked_fill(again, mask), again).log_softmax(-1).max(-1)
+        ids[again], chances[again] = likeliest.indices, likeliest.values
+    return ids
+
+
+def gibbs(
+    read: Read,
+    ids: Tensor,
+    blank: Tensor,
+    mask: int,
+    rounds: int,
+    choosers: Sequence[Chooser],
+) -> Tensor:
+    """``ids`` [texts, length] with a token in each ``blank``: from masks alone, each is masked and
+    drawn from what the others are by now, in an order of its own in each round.
+    """
+    ids = ids.masked_fill(blank, mask)
+    for _ in range(rounds):
+        orders = [
+            row.nonzero()[:, 0][chooser.permuted(int(row.sum()))]
+            for row, chooser in zip(blank, choosers, strict=True)
+        ]
+        for turn in range(max(map(len, orders))):
+            rows = [row for row, order in enumerate(orders) if turn < len(order)]
+            places = [int(orders[row][turn]) for row in rows]
+            ids[rows, places] = mask
+            drawn = torch.zeros_like(blank)
+            drawn[rows, places] = True
+            for row, place, logits in zip(rows, places, read(ids, drawn), strict=True):
+                known = [ids[row][blank[row] & (ids[row] != mask)].tolist()]
+                ids[row, place] = choosers[row].choose(logits[None], known)[0]
+    return ids
+
 
 Agree = Callable[[Tensor], Tensor]
 

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import torch
 
-from train.hf import rope
-from train.hf.experts import ANY, LAYER, matrices
-from train.hf.family import (
-    COMMON,
+from train.hf.family import COMMON, Family, Layout, listed, reordered, rows_in_pairs
+from train.hf.keys import (
     GATED,
     GATED_ONES,
-    Family,
-    Layout,
-    activation,
-    listed,
-    reordered,
-    rows_in_pairs,
+    Pairs,
+    Reading,
+    Row,
+    activated,
+    expected,
+    length,
+    means,
+    number,
+    same,
+    tied,
+    whole,
+    written,
 )
-from train.hf.settings import Settings
+from train.hf.llama import ANY, LAYER, matrices
+from train.hf.rope import rope
 from train.model.attention_settings import Latent
 from train.model.config import ModelConfig
 from train.model.feed_forward_settings import Experts
@@ -93,133 +97,102 @@ _ALLOWS = COMMON | {
 }
 
 
-def _write(config: ModelConfig) -> dict[str, Any]:
-    own = config.attention
-    assert isinstance(own, Latent)
-    return {
-        "hidden_size": config.hidden,
-        "num_hidden_layers": config.layers,
-        "num_nextn_predict_layers": 0,
-        "num_attention_heads": own.heads,
-        "num_key_value_heads": own.heads,
-        "q_lora_rank": own.query_rank,
-        "kv_lora_rank": own.rank,
-        "qk_rope_head_dim": own.rotary_dim,
-        "qk_nope_head_dim": own.plain_dim,
-        "v_head_dim": own.value_dim,
-        "hidden_act": activation(config),
-        "max_position_embeddings": config.context,
-        "rms_norm_eps": config.norm.eps,
-        "attention_bias": False,
-        "attention_dropout": 0.0,
-        "rope_interleave": True,
-        **rope.written(config),
-        **_write_feed_forward(config),
-    }
-
-
-def _write_feed_forward(config: ModelConfig) -> dict[str, Any]:
+def _write_feed_forward(config: ModelConfig) -> Pairs:
     own = config.feed_forward
     if not isinstance(own, Experts):
-        return {"intermediate_size": own.width, "first_k_dense_replace": config.layers}
+        yield from (("intermediate_size", own.width), ("first_k_dense_replace", config.layers))
+        return
     free = own.top_groups == own.groups
-    return {
-        "intermediate_size": own.dense_width or own.width,
-        "moe_intermediate_size": own.width,
-        "first_k_dense_replace": own.first_dense,
-        "n_routed_experts": own.count,
-        "n_shared_experts": own.shared_width // own.width,
-        "num_experts_per_tok": own.top_k,
-        "n_group": 1 if free else own.groups,
-        "topk_group": 1 if free else own.top_groups,
-        "norm_topk_prob": own.normalise,
-        "routed_scaling_factor": own.scale,
-        "scoring_func": own.scores,
-        "aux_loss_alpha": own.balance,
-        "seq_aux": True,
-    }
+    yield "intermediate_size", own.dense_width or own.width
+    yield "moe_intermediate_size", own.width
+    yield "first_k_dense_replace", own.first_dense
+    yield "n_routed_experts", own.count
+    yield "n_shared_experts", own.shared_width // own.width
+    yield "num_experts_per_tok", own.top_k
+    yield "n_group", 1 if free else own.groups
+    yield "topk_group", 1 if free else own.top_groups
+    yield "norm_topk_prob", own.normalise
+    yield "routed_scaling_factor", own.scale
+    yield "scoring_func", own.scores
+    yield "aux_loss_alpha", own.balance
+    yield "seq_aux", True
 
 
-def _read(settings: Settings, wanted: int | None) -> dict[str, Any]:
-    heads = settings.whole("num_attention_heads")
-    settings.expect("num_key_value_heads", heads, heads)
-    settings.expect("attention_bias", False, False)
-    settings.expect("mlp_bias", False, False)
-    settings.expect("rope_interleave", True, True)
-    length = wanted or settings.whole("max_position_embeddings")
-    return {
-        "layers": settings.whole("num_hidden_layers"),
-        "hidden": settings.whole("hidden_size"),
-        "attention.kind": "latent",
-        "attention.heads": heads,
-        "attention.query_rank": settings.whole("q_lora_rank", None),
-        "attention.rank": settings.whole("kv_lora_rank", 512),
-        "attention.rotary_dim": settings.whole("qk_rope_head_dim", 64),
-        "attention.plain_dim": settings.whole("qk_nope_head_dim", 128),
-        "attention.value_dim": settings.whole("v_head_dim", 128),
-        "feed_forward.activation": settings.one_of("hidden_act", GATED, "silu"),
-        "context": length,
-        "norm.eps": settings.number("rms_norm_eps", 1e-6),
-        "head.tied": settings.flag("tie_word_embeddings", False),
-        **rope.read(settings, length, all_dims=True),
-        **_read_feed_forward(settings),
-    }
+def _read_feed_forward(reading: Reading) -> Pairs:
+    file = reading.file
+    first, width = file.whole("first_k_dense_replace"), file.whole("intermediate_size")
+    if first >= reading.ours["layers"]:
+        yield "feed_forward.width", width
+        return
+    file.expect("moe_layer_freq", 1, 1)
+    own = file.whole("moe_intermediate_size")
+    yield "feed_forward.kind", "experts"
+    yield "feed_forward.count", file.whole("n_routed_experts")
+    yield "feed_forward.top_k", file.whole("num_experts_per_tok")
+    yield "feed_forward.width", own
+    yield "feed_forward.shared_width", own * file.whole("n_shared_experts")
+    yield "feed_forward.first_dense", first
+    yield "feed_forward.dense_width", width if first else None
+    yield "feed_forward.groups", file.whole("n_group", 1)
+    yield "feed_forward.top_groups", file.whole("topk_group", 1)
+    yield "feed_forward.scale", file.number("routed_scaling_factor")
+    yield "feed_forward.balance", file.number("aux_loss_alpha", 0.001)
 
 
-def _read_feed_forward(settings: Settings) -> dict[str, Any]:
-    first, width = settings.whole("first_k_dense_replace"), settings.whole("intermediate_size")
-    if first >= settings.whole("num_hidden_layers"):
-        return {"feed_forward.width": width}
-    settings.expect("moe_layer_freq", 1, 1)
-    expert_width = settings.whole("moe_intermediate_size")
-    return {
-        "feed_forward.kind": "experts",
-        "feed_forward.count": settings.whole("n_routed_experts"),
-        "feed_forward.top_k": settings.whole("num_experts_per_tok"),
-        "feed_forward.width": expert_width,
-        "feed_forward.shared_width": expert_width * settings.whole("n_shared_experts"),
-        "feed_forward.first_dense": first,
-        "feed_forward.dense_width": width if first else None,
-        "feed_forward.groups": settings.whole("n_group", 1),
-        "feed_forward.top_groups": settings.whole("topk_group", 1),
-        "feed_forward.scale": settings.number("routed_scaling_factor"),
-        "feed_forward.balance": settings.number("aux_loss_alpha", 0.001),
-    }
+def _read_v3(reading: Reading) -> Pairs:
+    file = reading.file
+    if "feed_forward.kind" in reading.ours:
+        file.expect("scoring_func", "sigmoid", "sigmoid")
+        file.expect("topk_method", "noaux_tc", "noaux_tc")
+        yield "feed_forward.scores", "sigmoid"
+        yield "feed_forward.normalise", file.flag("norm_topk_prob", True)
+        # arXiv 2412.19437, section 4.2; files do not say.
+        yield "feed_forward.bias_rate", 0.001
 
 
-def _read_v3(settings: Settings, wanted: int | None) -> dict[str, Any]:
-    values = _read(settings, wanted)
-    if "feed_forward.kind" not in values:
-        return values
-    settings.expect("scoring_func", "sigmoid", "sigmoid")
-    settings.expect("topk_method", "noaux_tc", "noaux_tc")
-    return values | {
-        "feed_forward.scores": "sigmoid",
-        "feed_forward.normalise": settings.flag("norm_topk_prob", True),
-        "feed_forward.bias_rate": 0.001,  # arXiv 2412.19437, section 4.2; files do not say
-    }
-
-
-def _write_v2(config: ModelConfig) -> dict[str, Any]:
+def _method(config: ModelConfig) -> str:
     own = config.feed_forward
     limited = isinstance(own, Experts) and own.top_groups < own.groups
-    return _write(config) | {"topk_method": "group_limited_greedy" if limited else "greedy"}
+    return "group_limited_greedy" if limited else "greedy"
 
 
-def _read_v2(settings: Settings, wanted: int | None) -> dict[str, Any]:
-    values = _read(settings, wanted)
-    if "feed_forward.kind" not in values:
-        return values
-    settings.expect("scoring_func", "softmax", "softmax")
-    settings.expect("norm_topk_prob", False, False)
-    method = settings.word("topk_method", "greedy")
+def _read_v2(reading: Reading) -> Pairs:
+    file = reading.file
+    if "feed_forward.kind" not in reading.ours:
+        return
+    file.expect("scoring_func", "softmax", "softmax")
+    file.expect("norm_topk_prob", False, False)
+    method = file.word("topk_method", "greedy")
     if method == "greedy":  # whatever the groups
-        values |= {"feed_forward.groups": 1, "feed_forward.top_groups": 1}
+        yield from (("feed_forward.groups", 1), ("feed_forward.top_groups", 1))
     elif method != "group_limited_greedy":
-        raise settings.refusal("topk_method", method, "greedy and group_limited_greedy are known")
-    return values | {"feed_forward.normalise": False, "feed_forward.group_best": 1}
+        raise file.refusal("topk_method", method, "greedy and group_limited_greedy are known")
+    yield from (("feed_forward.normalise", False), ("feed_forward.group_best", 1))
 
 
+_KEYS = (
+    whole("hidden_size", "hidden"),
+    whole("num_hidden_layers", "layers"),
+    written("num_nextn_predict_layers", 0),
+    whole("num_attention_heads", "attention.heads"),
+    same("num_key_value_heads", "attention.heads"),
+    means(("attention.kind", "latent")),
+    whole("q_lora_rank", "attention.query_rank", None),
+    whole("kv_lora_rank", "attention.rank", 512),
+    whole("qk_rope_head_dim", "attention.rotary_dim", 64),
+    whole("qk_nope_head_dim", "attention.plain_dim", 128),
+    whole("v_head_dim", "attention.value_dim", 128),
+    activated("hidden_act", GATED, "silu"),
+    length("max_position_embeddings"),
+    number("rms_norm_eps", "norm.eps", 1e-6),
+    expected("attention_bias", False, write=True),
+    written("attention_dropout", 0.0),
+    expected("rope_interleave", True, write=True),
+    rope(all_dims=True),
+    Row("feed_forward", _write_feed_forward, _read_feed_forward),
+    expected("mlp_bias", False),
+    tied(False),
+)
 DEEPSEEK_V3 = Family(
     name="deepseek_v3",
     architecture="DeepseekV3ForCausalLM",
@@ -230,8 +203,7 @@ DEEPSEEK_V3 = Family(
         "feed_forward.normalise": (True, False),
         "feed_forward.groups": ("none", "by the best 2"),
     },
-    write=_write,
-    read=_read_v3,
+    keys=(*_KEYS, Row("scores", read=_read_v3)),
     parts=_PARTS,
     prefix="model.",
     beyond=f"{LAYER}.",
@@ -255,8 +227,7 @@ DEEPSEEK_V2 = replace(
     architecture="DeepseekV2ForCausalLM",
     allows=_ALLOWS
     | {"feed_forward.normalise": (False,), "feed_forward.groups": ("none", "by the best 1")},
-    write=_write_v2,
-    read=_read_v2,
+    keys=(*_KEYS, written("topk_method", _method, _read_v2)),
     beyond="",
     defaults={
         "q_lora_rank": 1536,

@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from operator import attrgetter
 
-from train.hf.family import (
+from train.hf.family import COMMON, Family, Layout, Part, plain
+from train.hf.keys import (
     ACTIVATIONS,
-    COMMON,
+    BIASED,
     GATED,
-    Family,
-    Layout,
-    Part,
+    PLAIN,
+    Pairs,
+    Reading,
+    Row,
+    activated,
     activation,
-    heads_of,
+    expected,
+    heads,
     learned,
-    plain,
+    length,
+    means,
+    number,
+    same,
+    whole,
+    written,
 )
-from train.hf.settings import Settings
 from train.model.config import ModelConfig
-from train.model.position_settings import Buckets
 
 
 def _times(factor: float) -> Layout:
@@ -44,11 +51,11 @@ def _as_row(config: ModelConfig) -> Layout:
     return Layout(pack=lambda ours: ours[0][None], unpack=lambda theirs: [theirs[0]])
 
 
-def _read_start(settings: Settings) -> int | None:
-    """What decoding begins with, where it is another token than that which ends a text."""
-    start = settings.whole("decoder_start_token_id", None)
-    ends = settings.whole("eos_token_id", None)
-    return None if start == ends == settings.whole("bos_token_id", None) else start
+def _read_start(reading: Reading) -> Pairs:
+    """The token that decoding begins with, where it is another than that which ends a text."""
+    names = ("decoder_start_token_id", "eos_token_id", "bos_token_id")
+    start, *ends = (reading.file.whole(name, None) for name in names)
+    yield "encoder.start", None if [start, start] == ends else start
 
 
 # T5 (Raffel et al. 2020), 1.1 and mT5 (Xue et al. 2021)
@@ -62,8 +69,8 @@ def _t5_stack(ours: str, theirs: str, cross: bool) -> tuple[Part, ...]:
     """The parts of a stack, whose layers have two or three modules."""
     names = {"attention": "SelfAttention"} | ({"cross": "EncDecAttention"} if cross else {})
     parts = []
-    for number, (name, class_name) in enumerate(names.items()):
-        block, layer = f"{ours}.blocks.{{}}.{name}", f"{theirs}.block.{{}}.layer.{number}"
+    for index, (name, class_name) in enumerate(names.items()):
+        block, layer = f"{ours}.blocks.{{}}.{name}", f"{theirs}.block.{{}}.layer.{index}"
         of_query = Part(ours=(f"{block}.query",), theirs=f"{layer}.{class_name}.q")
         parts += [
             replace(of_query, layout=_unscaled),
@@ -91,55 +98,30 @@ _T5_ACTIVATIONS = {name: ours for name, ours in ACTIVATIONS.items() if ours != "
 _T5_GATED = {name: ours for name, ours in GATED.items() if ours != "geglu"} | {"gelu": "geglu_tanh"}
 
 
-def _write_t5(config: ModelConfig) -> dict[str, Any]:
-    assert config.encoder is not None and isinstance(config.position, Buckets)
+def _projection(config: ModelConfig) -> str:
     name = activation(config)
-    if _gated(config):
-        name = "gated-" + {"gelu_new": "gelu"}.get(name, name)
-    return {
-        "d_model": config.hidden,
-        "d_kv": config.attention.head_dim,
-        "d_ff": config.feed_forward.width,
-        "num_layers": config.encoder.layers,
-        "num_decoder_layers": config.layers,
-        "num_heads": config.attention.heads,
-        "relative_attention_num_buckets": config.position.buckets,
-        "relative_attention_max_distance": config.position.distance,
-        "dropout_rate": config.dropout,
-        "layer_norm_epsilon": config.norm.eps,
-        "feed_forward_proj": name,
-        "n_positions": config.context,
-        "pad_token_id": config.encoder.start,
-    }
+    return "gated-" + {"gelu_new": "gelu"}.get(name, name) if _gated(config) else name
 
 
-def _read_t5(settings: Settings, context: int | None) -> dict[str, Any]:
-    layers, heads = settings.whole("num_layers", 6), settings.whole("num_heads", 8)
-    kind, _, name = settings.word("feed_forward_proj", "relu").rpartition("-")
+def _read_projection(reading: Reading) -> Pairs:
+    kind, _, name = reading.file.word("feed_forward_proj", "relu").rpartition("-")
     names = {"": _T5_ACTIVATIONS, "gated": _T5_GATED}.get(kind, {})
     if name not in names:
         known = [*_T5_ACTIVATIONS, *(f"gated-{name}" for name in _T5_GATED)]
         shown = f"{kind}-{name}".lstrip("-")
-        raise settings.refusal("feed_forward_proj", shown, f"known are {', '.join(known)}")
-    tied = settings.flag("tie_word_embeddings", True)
-    return {
-        "layers": settings.whole("num_decoder_layers", layers),
-        "encoder": {"layers": layers, "start": _read_start(settings)},
-        "hidden": settings.whole("d_model", 512),
-        "context": context or settings.whole("n_positions", 512),
-        "attention.heads": heads,
-        "attention.kv_heads": heads,
-        "attention.head_dim": settings.whole("d_kv", 64),
-        "feed_forward.width": settings.whole("d_ff", 2048),
-        "feed_forward.activation": names[name],
-        "norm.eps": settings.number("layer_norm_epsilon", 1e-6),
-        "position.kind": "t5",
-        "position.buckets": settings.whole("relative_attention_num_buckets", 32),
-        "position.distance": settings.whole("relative_attention_max_distance", 128),
-        "dropout": settings.number("dropout_rate", 0.1),
-        # Later versions of transformers say in a flag of its own what 1.1 does not share.
-        "head.tied": settings.flag("scale_decoder_outputs", tied),
-    }
+        raise reading.file.refusal("feed_forward_proj", shown, f"known are {', '.join(known)}")
+    yield "feed_forward.activation", names[name]
+
+
+def _read_heads(reading: Reading) -> Pairs:
+    count = reading.file.whole("num_heads", 8)
+    yield from (("attention.heads", count), ("attention.kv_heads", count))
+
+
+def _read_tied(reading: Reading) -> Pairs:
+    """Later versions of transformers say in a flag of its own what 1.1 does not share."""
+    tied = reading.file.flag("tie_word_embeddings", True)
+    yield "head.tied", reading.file.flag("scale_decoder_outputs", tied)
 
 
 _ALLOWS = COMMON | {"encoder": ("own weights",)}
@@ -154,8 +136,23 @@ T5 = Family(
         "attention.head_dim": ("hidden / heads", "other", "other, heads not dividing hidden"),
         "position.kind": ("t5",),
     },
-    write=_write_t5,
-    read=_read_t5,
+    keys=(
+        whole("d_model", "hidden", 512),
+        whole("d_kv", "attention.head_dim", 64),
+        whole("d_ff", "feed_forward.width", 2048),
+        whole("num_layers", "encoder.layers", 6),
+        whole("num_decoder_layers", "layers", lambda read: read.ours["encoder.layers"]),
+        written("num_heads", lambda config: config.attention.heads, _read_heads),
+        means(("position.kind", "t5")),
+        whole("relative_attention_num_buckets", "position.buckets", 32),
+        whole("relative_attention_max_distance", "position.distance", 128),
+        number("dropout_rate", "dropout", 0.1),
+        number("layer_norm_epsilon", "norm.eps", 1e-6),
+        written("feed_forward_proj", _projection, _read_projection),
+        length("n_positions", 512),
+        written("pad_token_id", attrgetter("encoder.start"), _read_start),
+        Row("tied", read=_read_tied),
+    ),
     parts=(
         Part(ours=("embedding",), theirs="shared"),
         *_t5_stack("encoder.stack", "encoder", cross=False),
@@ -173,7 +170,7 @@ MT5 = replace(
     architecture="MT5ForConditionalGeneration",
     allows={**T5.allows, "head.tied": (False,)},
     # In transformers it has a head of its own, whatever its configuration says.
-    read=lambda settings, context: _read_t5(settings, context) | {"head.tied": False},
+    keys=(*T5.keys, means(("head.tied", False))),
     defaults={"feed_forward_proj": "gated-gelu"},
 )
 
@@ -198,57 +195,6 @@ def _bart_stack(ours: str, theirs: str, cross: bool) -> tuple[Part, ...]:
     )
 
 
-def _write_bart(config: ModelConfig) -> dict[str, Any]:
-    assert config.encoder is not None
-    heads, width = config.attention.heads, config.feed_forward.width
-    return {
-        "d_model": config.hidden,
-        "max_position_embeddings": config.context,
-        "encoder_layers": config.encoder.layers,
-        "decoder_layers": config.layers,
-        **{f"{stack}_attention_heads": heads for stack in ("encoder", "decoder")},
-        **{f"{stack}_ffn_dim": width for stack in ("encoder", "decoder")},
-        "activation_function": activation(config),
-        "dropout": config.dropout,
-        "attention_dropout": 0.0,
-        "activation_dropout": 0.0,
-        "scale_embedding": False,
-        "forced_eos_token_id": None,
-    }
-
-
-def _read_bart(settings: Settings, context: int | None) -> dict[str, Any]:
-    shape = heads_of(settings, "d_model", "encoder_attention_heads")
-    heads, width = shape["attention.heads"], settings.whole("encoder_ffn_dim")
-    settings.expect("decoder_attention_heads", heads, heads)
-    settings.expect("decoder_ffn_dim", width, width)
-    settings.expect("scale_embedding", False, False)
-    settings.expect("tie_word_embeddings", True, True)
-    # Flags of versions with other norms.
-    settings.expect("normalize_before", False, False)
-    settings.expect("add_final_layer_norm", False, False)
-    return shape | {
-        "layers": settings.whole("decoder_layers"),
-        "encoder": {
-            "layers": settings.whole("encoder_layers"),
-            "start": _read_start(settings),
-            "learns": "bart",
-        },
-        "context": learned(settings, "max_position_embeddings", 1024, context),
-        "attention.bias": "all",
-        "feed_forward.width": width,
-        "feed_forward.bias": True,
-        "feed_forward.activation": settings.one_of("activation_function", ACTIVATIONS, "gelu"),
-        "norm.kind": "layer",
-        "norm.place": "post",
-        "position.kind": "learned",
-        "position.offset": 2,
-        "embedding.norm": True,
-        "head.bias": True,
-        "dropout": settings.number("dropout", 0.1),
-    }
-
-
 BART = Family(
     name="bart",
     architecture="BartForConditionalGeneration",
@@ -258,15 +204,37 @@ BART = Family(
         "norm.place": ("post",),
         "norm.eps": ("1e-5",),
         "bias": ("all",),
-        "feed_forward.activation": tuple(dict.fromkeys(ACTIVATIONS.values())),
+        "feed_forward.activation": PLAIN,
         "embedding.norm": (True,),
         "head.tied": (True,),
         "head.bias": (True,),
         "position.kind": ("learned",),
         "position.offset": (2,),
     },
-    write=_write_bart,
-    read=_read_bart,
+    keys=(
+        whole("d_model", "hidden"),
+        learned("max_position_embeddings", 1024, offset=2),
+        whole("encoder_layers", "encoder.layers"),
+        whole("decoder_layers", "layers"),
+        heads("encoder_attention_heads", "d_model"),
+        same("decoder_attention_heads", "attention.heads"),
+        whole("encoder_ffn_dim", "feed_forward.width"),
+        same("decoder_ffn_dim", "feed_forward.width"),
+        activated("activation_function", ACTIVATIONS, "gelu"),
+        number("dropout", "dropout", 0.1),
+        written("attention_dropout", 0.0),
+        written("activation_dropout", 0.0),
+        expected("scale_embedding", False, write=True),
+        written("forced_eos_token_id", None),
+        expected("tie_word_embeddings", True),
+        # Flags of versions with other norms.
+        expected("normalize_before", False),
+        expected("add_final_layer_norm", False),
+        Row("start", read=_read_start),
+        BIASED,
+        means(("encoder.learns", "bart"), ("norm.kind", "layer"), ("norm.place", "post")),
+        means(("embedding.norm", True), ("head.bias", True)),
+    ),
     parts=(
         Part(ours=("embedding",), theirs="model.shared"),
         Part(ours=("encoder.norm",), theirs="model.encoder.layernorm_embedding"),

@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from train.hf.family import (
-    ACTIVATIONS,
     COMMON,
-    GATED,
     QKV,
     Family,
     Part,
-    activation,
     by_head,
-    heads_of,
     joined,
-    learned,
     listed,
     of_encoder,
     of_modernbert,
-    repeated,
 )
-from train.hf.settings import Settings
+from train.hf.keys import (
+    ACTIVATIONS,
+    BIASED,
+    GATED,
+    Pairs,
+    Reading,
+    Row,
+    activated,
+    activation,
+    expected,
+    flag,
+    heads,
+    learned,
+    length,
+    means,
+    number,
+    repeated,
+    same,
+    whole,
+    written,
+)
 from train.model.config import ModelConfig
-from train.model.position_settings import Disentangled, Rope
+from train.model.encodings.disentangled import Disentangled
+from train.model.position_settings import Rope
 
 _BLOCK = {
     "attention.query": "attention.self.query",
@@ -77,58 +90,35 @@ ALLOWS = COMMON | {
 }
 
 
-def write_bert(config: ModelConfig) -> dict[str, Any]:
-    return {
-        "hidden_size": config.hidden,
-        "num_hidden_layers": config.layers,
-        "num_attention_heads": config.attention.heads,
-        "intermediate_size": config.feed_forward.width,
-        "hidden_act": activation(config),
-        "hidden_dropout_prob": config.dropout,
-        "attention_probs_dropout_prob": 0.0,
-        "max_position_embeddings": config.context,
-        "type_vocab_size": config.embedding.segments,
-        "layer_norm_eps": config.norm.eps,
-    }
+_KEYS = (
+    whole("hidden_size", "hidden"),
+    whole("num_hidden_layers", "layers"),
+    heads("num_attention_heads", "hidden_size"),
+    whole("intermediate_size", "feed_forward.width"),
+    activated("hidden_act", ACTIVATIONS, "gelu"),
+    number("hidden_dropout_prob", "dropout", 0.1),
+    written("attention_probs_dropout_prob", 0.0),
+    learned("max_position_embeddings", 512),
+    whole("type_vocab_size", "embedding.segments", 2),
+    number("layer_norm_eps", "norm.eps", 1e-12),
+    expected("position_embedding_type", "absolute"),
+    expected("is_decoder", False),
+    expected("tie_word_embeddings", True),
+    BIASED,
+    means(("causal", False), ("norm.kind", "layer"), ("norm.place", "post")),
+    means(("embedding.norm", True), ("head.bias", True), ("head.transform", True)),
+)
 
 
-def read_bert(settings: Settings, context: int | None, *, offset: int = 0) -> dict[str, Any]:
-    settings.expect("position_embedding_type", "absolute", "absolute")
-    settings.expect("is_decoder", False, False)
-    settings.expect("tie_word_embeddings", True, True)
-    return {
-        **heads_of(settings, "hidden_size", "num_attention_heads"),
-        "causal": False,
-        "layers": settings.whole("num_hidden_layers"),
-        "context": learned(settings, "max_position_embeddings", 512, context) - offset,
-        "attention.bias": "all",
-        "feed_forward.width": settings.whole("intermediate_size"),
-        "feed_forward.activation": settings.one_of("hidden_act", ACTIVATIONS, "gelu"),
-        "feed_forward.bias": True,
-        "norm.kind": "layer",
-        "norm.place": "post",
-        "norm.eps": settings.number("layer_norm_eps", 1e-12),
-        "position.kind": "learned",
-        "position.offset": offset,
-        "embedding.norm": True,
-        "embedding.segments": settings.whole("type_vocab_size", 2),
-        "head.bias": True,
-        "head.transform": True,
-        "dropout": settings.number("hidden_dropout_prob", 0.1),
-    }
+def _with_pairs(kind: str, architecture: str) -> Row:
+    """The head that it has besides, by the class that it was saved from."""
 
+    def read(reading: Reading) -> Pairs:
+        there = architecture in (reading.file.words("architectures") or [])
+        yield "head.pair", kind if there else "none"
 
-def _with_pairs(kind: str, architecture: str) -> Callable[[Settings], dict[str, Any]]:
-    def read(settings: Settings) -> dict[str, Any]:
-        """Which head it has besides, by the class that it was saved from."""
-        there = architecture in (settings.words("architectures") or [])
-        return {"head.pair": kind if there else "none"}
+    return Row("head.pair", read=read)
 
-    return read
-
-
-_bert_pairs = _with_pairs("next", "BertForPreTraining")
-_albert_pairs = _with_pairs("order", "AlbertForPreTraining")
 
 BERT = Family(
     name="bert",
@@ -136,8 +126,7 @@ BERT = Family(
     of_pairs="BertForPreTraining",
     tasks=of_encoder("Bert", "bert.pooler.dense"),
     allows=ALLOWS | {"head.pair": ("none", "next")},
-    write=write_bert,
-    read=lambda settings, context: read_bert(settings, context) | _bert_pairs(settings),
+    keys=(*_KEYS, _with_pairs("next", "BertForPreTraining")),
     parts=parts(
         "bert",
         "bert.encoder.layer.{}",
@@ -154,22 +143,16 @@ BERT = Family(
 )
 
 
-def _write_roberta(config: ModelConfig) -> dict[str, Any]:
-    return write_bert(config) | {"max_position_embeddings": config.context + 2, "pad_token_id": 1}
-
-
-def _read_roberta(settings: Settings, context: int | None) -> dict[str, Any]:
-    settings.expect("pad_token_id", 1, 1)  # positions are counted from behind it
-    return read_bert(settings, context, offset=2)
-
-
 ROBERTA = Family(
     name="roberta",
     architecture="RobertaForMaskedLM",
     tasks=of_encoder("Roberta", "classifier.dense", "classifier.out_proj"),
     allows=ALLOWS | {"position.offset": (2,)},
-    write=_write_roberta,
-    read=_read_roberta,
+    keys=(
+        *_KEYS,
+        learned("max_position_embeddings", 512, offset=2, counted=True),
+        expected("pad_token_id", 1, write=True),  # positions are counted from behind it
+    ),
     parts=parts(
         "roberta",
         "roberta.encoder.layer.{}",
@@ -184,74 +167,16 @@ ROBERTA = Family(
 )
 
 
-def _write_albert(config: ModelConfig) -> dict[str, Any]:
-    return write_bert(config) | {
-        "embedding_size": config.embedded,
-        "num_hidden_groups": config.layers // config.share,
-        "inner_group_num": 1,
-        "classifier_dropout_prob": 0.1,
-    }
+def _read_size(reading: Reading) -> Pairs:
+    size = reading.file.whole("embedding_size", 128)
+    yield "embedding.size", None if size == reading.ours["hidden"] else size
 
 
-def _read_albert(settings: Settings, context: int | None) -> dict[str, Any]:
-    settings.expect("inner_group_num", 1, 1)
-    values = read_bert(settings, context)
-    groups = settings.whole("num_hidden_groups", 1)
-    if groups < 1 or values["layers"] % groups:
-        raise settings.refusal("num_hidden_groups", groups, "it must divide num_hidden_layers")
-    return (
-        values
-        | {
-            "share": values["layers"] // groups,
-            "embedding.size": settings.whole("embedding_size", 128),
-            "feed_forward.activation": settings.one_of("hidden_act", ACTIVATIONS, "gelu_new"),
-            "dropout": settings.number("hidden_dropout_prob", 0.0),
-        }
-        | _albert_pairs(settings)
-    )
+_SIZE = written("embedding_size", lambda config: config.embedded, _read_size)
 
 
-ALBERT = Family(
-    name="albert",
-    architecture="AlbertForMaskedLM",
-    of_pairs="AlbertForPreTraining",
-    tasks=of_encoder("Albert", "albert.pooler"),
-    allows=ALLOWS
-    | {
-        "share": ("all or groups of blocks", "none"),
-        "embedding.size": ("other than hidden", "hidden"),
-        "head.pair": ("none", "order"),
-    },
-    write=_write_albert,
-    read=_read_albert,
-    parts=parts(
-        "albert",
-        "albert.encoder.albert_layer_groups.{}.albert_layers.0",
-        _ALBERT_BLOCK,
-        {
-            "embedding.out": "albert.encoder.embedding_hidden_mapping_in",
-            "head.pair.pool": "albert.pooler",
-            "head": "predictions",
-            "head.transform.linear": "predictions.dense",
-            "head.transform.norm": "predictions.LayerNorm",
-            "head.pair.out": "sop_classifier.classifier",
-        },
-    ),
-    prefix="albert.",
-)
-
-
-def _write_electra(config: ModelConfig) -> dict[str, Any]:
-    return write_bert(config) | {"embedding_size": config.embedded}
-
-
-def _read_electra(settings: Settings, context: int | None) -> dict[str, Any]:
-    values = read_bert(settings, context)
-    size = settings.whole("embedding_size", 128)
-    return values | {
-        "embedding.size": None if size == values["hidden"] else size,
-        "head.replaced": "ElectraForPreTraining" in (settings.words("architectures") or []),
-    }
+def _read_replaced(reading: Reading) -> Pairs:
+    yield "head.replaced", "ElectraForPreTraining" in (reading.file.words("architectures") or [])
 
 
 # A generator's head has GELU whatever its blocks have.
@@ -266,8 +191,7 @@ ELECTRA = Family(
         "feed_forward.activation": ("gelu",),
         "head.replaced": (True, False),
     },
-    write=_write_electra,
-    read=_read_electra,
+    keys=(*_KEYS, _SIZE, Row("head.replaced", read=_read_replaced)),
     parts=parts(
         "electra",
         "electra.encoder.layer.{}",
@@ -285,78 +209,97 @@ ELECTRA = Family(
 )
 
 
+def _read_groups(reading: Reading) -> Pairs:
+    layers, groups = reading.ours["layers"], reading.file.whole("num_hidden_groups", 1)
+    if groups < 1 or layers % groups:
+        raise reading.file.refusal("num_hidden_groups", groups, "it must divide num_hidden_layers")
+    yield "share", layers // groups
+
+
+ALBERT = Family(
+    name="albert",
+    architecture="AlbertForMaskedLM",
+    of_pairs="AlbertForPreTraining",
+    tasks=of_encoder("Albert", "albert.pooler"),
+    allows=ALLOWS
+    | {
+        "share": ("all or groups of blocks", "none"),
+        "embedding.size": ("other than hidden", "hidden"),
+        "head.pair": ("none", "order"),
+    },
+    keys=(
+        *_KEYS,
+        activated("hidden_act", ACTIVATIONS, "gelu_new"),
+        number("hidden_dropout_prob", "dropout", 0.0),
+        written(
+            "embedding_size",
+            lambda config: config.embedded,
+            lambda reading: [("embedding.size", reading.file.whole("embedding_size", 128))],
+        ),
+        written("num_hidden_groups", lambda config: config.layers // config.share, _read_groups),
+        expected("inner_group_num", 1, write=True),
+        written("classifier_dropout_prob", 0.1),
+        _with_pairs("order", "AlbertForPreTraining"),
+    ),
+    parts=parts(
+        "albert",
+        "albert.encoder.albert_layer_groups.{}.albert_layers.0",
+        _ALBERT_BLOCK,
+        {
+            "embedding.out": "albert.encoder.embedding_hidden_mapping_in",
+            "head.pair.pool": "albert.pooler",
+            "head": "predictions",
+            "head.transform.linear": "predictions.dense",
+            "head.transform.norm": "predictions.LayerNorm",
+            "head.pair.out": "sop_classifier.classifier",
+        },
+    ),
+    prefix="albert.",
+)
+
+
 _MODERN = "model.layers.{}"
 
 
-def _write_modern(config: ModelConfig) -> dict[str, Any]:
+_MARKS = {"full_attention": "F", "sliding_attention": "W"}
+
+
+def _write_layers(config: ModelConfig) -> Pairs:
     assert isinstance(config.position, Rope)
     theta, window = config.position.theta, next(filter(None, config.windows), None)
     marks = "".join("F" if size is None else "W" for size in config.windows)
-    kinds = [{"F": "full_attention", "W": "sliding_attention"}[mark] for mark in marks]
-    return {
-        "hidden_size": config.hidden,
-        "num_hidden_layers": config.layers,
-        "num_attention_heads": config.attention.heads,
-        "intermediate_size": config.feed_forward.width,
-        "hidden_activation": activation(config),
-        "classifier_activation": activation(config),
-        "max_position_embeddings": config.context,
-        "norm_eps": config.norm.eps,
-        "global_rope_theta": theta,
-        "local_rope_theta": config.position.window_theta or theta,
-        "global_attn_every_n_layers": len(repeated(marks)),
-        "layer_types": kinds,
-        "local_attention": 128 if window is None else 2 * (window - 1),
-        "decoder_bias": config.head.bias,
-        **dict.fromkeys(("norm_bias", "attention_bias", "mlp_bias", "classifier_bias"), False),
-        **dict.fromkeys(("attention_dropout", "embedding_dropout", "mlp_dropout"), config.dropout),
-    }
+    kinds = {mark: kind for kind, mark in _MARKS.items()}
+    yield "global_rope_theta", theta
+    yield "local_rope_theta", config.position.window_theta or theta
+    yield "global_attn_every_n_layers", len(repeated(marks))
+    yield "layer_types", [kinds[mark] for mark in marks]
+    yield "local_attention", 128 if window is None else 2 * (window - 1)
 
 
-def _read_modern(settings: Settings, context: int | None) -> dict[str, Any]:
-    for name in ("norm_bias", "attention_bias", "mlp_bias", "classifier_bias"):
-        settings.expect(name, False, False)
-    settings.expect("tie_word_embeddings", True, True)
-    layers = settings.whole("num_hidden_layers", 22)
-    every = settings.whole("global_attn_every_n_layers", 3)
-    kinds = settings.words("layer_types")
-    marks = {"full_attention": "F", "sliding_attention": "W"}
+def _read_layers(reading: Reading) -> Pairs:
+    file = reading.file
+    kinds, every = file.words("layer_types"), file.whole("global_attn_every_n_layers", 3)
     if kinds is None:
         pattern = "F" + "W" * (every - 1)
     else:
-        pattern = "".join(marks.get(kind, "?") for kind in kinds)
-        if "?" in pattern or len(kinds) != layers:
-            raise settings.refusal("layer_types", kinds[:3], "a known kind for each layer")
-    thetas = settings.sub("rope_parameters")
-    named = {"F": ("full_attention", "global_rope_theta", 160_000.0)}
-    named["W"] = ("sliding_attention", "local_rope_theta", 10_000.0)
-    theta = {}
-    for mark, (kind, old, default) in named.items():
+        pattern = "".join(_MARKS.get(kind, "?") for kind in kinds)
+        if "?" in pattern or len(kinds) != reading.ours["layers"]:
+            raise file.refusal("layer_types", kinds[:3], "a known kind for each layer")
+    thetas = file.sub("rope_parameters")
+    for ours, kind, old, default in (
+        ("position.theta", "full_attention", "global_rope_theta", 160_000.0),
+        ("position.window_theta", "sliding_attention", "local_rope_theta", 10_000.0),
+    ):
         inner = thetas.sub(kind) if thetas else None
         if inner is not None:
             inner.expect("rope_type", "default", "default")
-        theta[mark] = (inner or settings).number("rope_theta" if inner else old, default)
-    return {
-        **heads_of(settings, "hidden_size", "num_attention_heads"),
-        "causal": False,
-        "layers": layers,
-        "context": context or settings.whole("max_position_embeddings", 8192),
-        "attention.window": settings.whole("local_attention", 128) // 2 + 1,
-        "attention.window_pattern": repeated(pattern),
-        "feed_forward.width": settings.whole("intermediate_size", 1152),
-        "feed_forward.activation": settings.one_of("hidden_activation", GATED, "gelu"),
-        "norm.kind": "layer_no_bias",
-        "norm.eps": settings.number("norm_eps", 1e-5),
-        "norm.first": False,
-        "position.kind": "rope",
-        "position.theta": theta["F"],
-        "position.window_theta": theta["W"],
-        "embedding.norm": True,
-        "head.bias": settings.flag("decoder_bias", True),
-        "head.transform": True,
-    }
+        yield ours, (inner or file).number("rope_theta" if inner else old, default)
+    yield "attention.window", file.whole("local_attention", 128) // 2 + 1
+    yield "attention.window_pattern", repeated(pattern)
 
 
+_DROPOUT = ("attention_dropout", "embedding_dropout", "mlp_dropout")
+_WITHOUT_BIAS = ("norm_bias", "attention_bias", "mlp_bias", "classifier_bias")
 MODERNBERT = Family(
     name="modernbert",
     architecture="ModernBertForMaskedLM",
@@ -377,8 +320,23 @@ MODERNBERT = Family(
         "position.theta": ("10000", "other"),
         "position.window_theta": ("other than theta", "theta"),
     },
-    write=_write_modern,
-    read=_read_modern,
+    keys=(
+        whole("hidden_size", "hidden"),
+        whole("num_hidden_layers", "layers", 22),
+        heads("num_attention_heads", "hidden_size"),
+        whole("intermediate_size", "feed_forward.width", 1152),
+        activated("hidden_activation", GATED, "gelu"),
+        written("classifier_activation", activation),
+        length("max_position_embeddings", 8192),
+        number("norm_eps", "norm.eps", 1e-5),
+        means(("causal", False), ("norm.kind", "layer_no_bias"), ("norm.first", False)),
+        means(("position.kind", "rope"), ("embedding.norm", True), ("head.transform", True)),
+        Row("layers", _write_layers, _read_layers),
+        flag("decoder_bias", "head.bias", True),
+        *(expected(name, False, write=True) for name in _WITHOUT_BIAS),
+        *(written(name, lambda config: config.dropout) for name in _DROPOUT),
+        expected("tie_word_embeddings", True),
+    ),
     parts=listed(
         {
             "embedding": "model.embeddings.tok_embeddings",
@@ -433,79 +391,61 @@ _LAYER = "deberta.encoder.layer.{}"
 _ALLOWS = ALLOWS | {"position.kind": ("disentangled",), "embedding.segments": (0, 1, 2)}
 
 
-def _write(config: ModelConfig) -> dict[str, Any]:
+def _write_norm(config: ModelConfig) -> str:
     assert isinstance(config.position, Disentangled)
-    return write_bert(config) | {
-        "relative_attention": True,
-        "max_relative_positions": config.position.span,
-        "pos_att_type": ["c2p", "p2c"],
-        "position_biased_input": False,
-        "legacy": True,
-    }
+    return "layer_norm" if config.position.norm else "none"
 
 
-def _write_v2(config: ModelConfig) -> dict[str, Any]:
-    own = config.position
-    assert isinstance(own, Disentangled)
-    return _write(config) | {
-        "position_buckets": -1 if own.buckets is None else own.buckets,
-        "norm_rel_ebd": "layer_norm" if own.norm else "none",
-        "share_att_key": own.shared,
-    }
+def _write_buckets(config: ModelConfig) -> int:
+    assert isinstance(config.position, Disentangled)
+    return -1 if config.position.buckets is None else config.position.buckets
 
 
-def _read(settings: Settings, context: int | None) -> dict[str, Any]:
-    """With settings that both versions have; a context other than the file's is no matter."""
-    for name, value, default in (
-        ("relative_attention", True, False),
-        ("position_biased_input", False, True),
-        ("legacy", True, True),
-        ("talking_head", False, False),
-        ("conv_kernel_size", 0, 0),
-    ):
-        settings.expect(name, value, default)
-    kinds = settings.words("pos_att_type", between="|") or []
-    if sorted(kinds) != ["c2p", "p2c"]:
-        raise settings.refusal("pos_att_type", kinds, "our models know c2p with p2c alone")
-    rows = settings.whole("max_position_embeddings", 512)
-    span = settings.whole("max_relative_positions", -1)
-    values = read_bert(settings, None)
-    settings.expect("embedding_size", values["hidden"], values["hidden"])
-    del values["position.offset"]
-    return values | {
-        "context": context or rows,
-        "position.kind": "disentangled",
-        "position.span": rows if span < 1 else span,
-        "norm.eps": settings.number("layer_norm_eps", 1e-7),
-        "embedding.segments": settings.whole("type_vocab_size", 0),
-    }
-
-
-def _read_v1(settings: Settings, context: int | None) -> dict[str, Any]:
-    return _read(settings, context) | {"attention.bias": "but_keys"}
-
-
-def _read_v2(settings: Settings, context: int | None) -> dict[str, Any]:
-    values = _read(settings, context)
-    size = values["attention.head_dim"]
-    settings.expect("attention_head_size", size, size)
-    buckets = settings.whole("position_buckets", -1)
-    norms = settings.words("norm_rel_ebd", between="|") or ["none"]
+def _read_norm(reading: Reading) -> Pairs:
+    norms = reading.file.words("norm_rel_ebd", between="|") or ["none"]
     if norms not in (["none"], ["layer_norm"]):
-        raise settings.refusal("norm_rel_ebd", norms, "our models know none or layer_norm")
-    return values | {
-        "position.buckets": buckets if buckets > 0 else None,
-        "position.norm": norms == ["layer_norm"],
-        "position.shared": settings.flag("share_att_key", False),
-    }
+        raise reading.file.refusal("norm_rel_ebd", norms, "our models know none or layer_norm")
+    yield "position.norm", norms == ["layer_norm"]
 
 
+def _read_span(reading: Reading) -> Pairs:
+    span = reading.file.whole("max_relative_positions", -1)
+    rows = reading.file.whole("max_position_embeddings", 512)
+    yield "position.span", rows if span < 1 else span
+
+
+def _read_buckets(reading: Reading) -> Pairs:
+    buckets = reading.file.whole("position_buckets", -1)
+    yield "position.buckets", buckets if buckets > 0 else None
+
+
+def _read_kinds(reading: Reading) -> Pairs:
+    kinds = reading.file.words("pos_att_type", between="|") or []
+    if sorted(kinds) != ["c2p", "p2c"]:
+        raise reading.file.refusal("pos_att_type", kinds, "our models know c2p with p2c alone")
+    return ()
+
+
+_DEBERTA = (
+    *_KEYS,
+    length("max_position_embeddings", 512),
+    number("layer_norm_eps", "norm.eps", 1e-7),
+    whole("type_vocab_size", "embedding.segments", 0),
+    expected("relative_attention", True, False, write=True),
+    means(("position.kind", "disentangled")),
+    written("max_relative_positions", lambda config: config.position.span, _read_span),
+    written("pos_att_type", ["c2p", "p2c"], _read_kinds),
+    expected("position_biased_input", False, True, write=True),
+    expected("legacy", True, write=True),
+    expected("talking_head", False),
+    expected("conv_kernel_size", 0),
+    same("embedding_size", "hidden", write=False),
+)
 DEBERTA = Family(
     name="deberta",
     architecture="DebertaForMaskedLM",
     allows=_ALLOWS | {"bias": ("all but keys",)},
-    write=_write,
-    read=_read_v1,
+    keys=(*_DEBERTA, means(("attention.bias", "but_keys"))),
     parts=(
         *parts("deberta", _LAYER, _V1, _HEADS),
         *listed(
@@ -529,7 +469,12 @@ DEBERTA_V2 = replace(
         "position.norm": (False, True),
         "position.shared": (False, True),
     },
-    write=_write_v2,
-    read=_read_v2,
+    keys=(
+        *_DEBERTA,
+        same("attention_head_size", "attention.head_dim", write=False),
+        written("position_buckets", _write_buckets, _read_buckets),
+        written("norm_rel_ebd", _write_norm, _read_norm),
+        flag("share_att_key", "position.shared", False),
+    ),
     parts=parts("deberta", _LAYER, _V2, _HEADS),
 )

@@ -6,31 +6,20 @@ from typing import Any
 
 from llmcurate.base.errors import UsageError
 from llmcurate.base.settings import flat, to_dict
-from train.hf.deepseek import DEEPSEEK_V2, DEEPSEEK_V3
-from train.hf.encoder_decoders import BART, MT5, T5
-from train.hf.encoders import ALBERT, BERT, DEBERTA, DEBERTA_V2, ELECTRA, MODERNBERT, ROBERTA
-from train.hf.experts import MIXTRAL, QWEN2_MOE
+from train.hf import deepseek, encoder_decoders, encoders, gpt, llama
 from train.hf.family import Family
-from train.hf.gpt import BLOOM, GPT2, GPT_NEOX, GPTJ, OPT
-from train.hf.llama import LLAMA, MINISTRAL, MISTRAL, OLMO, QWEN2, QWEN3
 from train.model.config import ModelConfig
+from train.model.encodings.disentangled import Disentangled
 from train.model.feed_forward_settings import Experts
 from train.model.plugins import plugins
-from train.model.position_settings import Disentangled, Rope
+from train.model.position_settings import Rope
 
-# The first that can say a configuration is taken.
-FAMILIES = {
-    family.name: family
-    for family in (
-        *(LLAMA, MISTRAL, MINISTRAL, QWEN2, QWEN3, OLMO, GPT2, GPTJ, GPT_NEOX, BLOOM, OPT),
-        *(DEEPSEEK_V3, DEEPSEEK_V2),
-        *(MIXTRAL, QWEN2_MOE),
-        *(DEBERTA, DEBERTA_V2),
-        *(BERT, ROBERTA, ELECTRA, ALBERT, MODERNBERT),
-        *(T5, MT5, BART),
-    )
-}
+# Each family of these modules; the first that can say a configuration is taken.
+_MODULES = (llama, gpt, deepseek, encoders, encoder_decoders)
+_FOUND = (own for module in _MODULES for own in vars(module).values() if isinstance(own, Family))
+FAMILIES = {family.name: family for family in _FOUND}
 
+Trait = str | int | float | bool | None
 _TRAITS = {trait for family in FAMILIES.values() for trait in family.allows}
 _SIGHTS = ("sinks", "globals", "random", "block")
 # Which linear layers have a bias, by attention.bias and feed_forward.bias.
@@ -46,7 +35,7 @@ _BIASES = {
 }
 
 
-def traits(config: ModelConfig) -> dict[str, Any]:
+def traits(config: ModelConfig) -> dict[str, Trait]:
     """What decides the family, by the setting that the user would change."""
     shape, position, sights = config.attention, config.position, set(config.sights)
     windows = {sight.window for sight in sights}
@@ -97,7 +86,7 @@ def _embedding(config: ModelConfig) -> str:
     return "other than hidden, as OPT" if inside else "other than hidden, otherwise"
 
 
-def _of_experts(config: ModelConfig) -> dict[str, Any]:
+def _of_experts(config: ModelConfig) -> dict[str, Trait]:
     """What decides it of experts."""
     own = config.feed_forward
     if not isinstance(own, Experts):

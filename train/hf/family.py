@@ -4,7 +4,7 @@ where it keeps each weight.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,42 +12,10 @@ import torch
 from torch import Tensor
 
 from llmcurate.base.errors import LlmcurateError, UsageError
-from train.hf.settings import Settings
-from train.model.config import ModelConfig
+from train.hf.keys import Reading, Row, Settings
+from train.model.config import SPAN, ModelConfig, TaskKind
 from train.model.decoder import Decoder
-from train.model.feed_forward_settings import ACTIVATIONS as OURS
-from train.model.head_settings import SPAN, TaskKind
 from train.model.heads import with_task
-
-# Our words for feed-forwards, by their names of activations.
-ACTIVATIONS = {
-    "relu": "relu",
-    "gelu": "gelu",
-    "gelu_new": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "gelu_fast": "gelu_tanh",
-    "silu": "swish",
-    "swish": "swish",
-    "relu2": "relu2",
-    "sigmoid": "sigmoid",
-}
-GATED = {
-    "silu": "swiglu",
-    "swish": "swiglu",
-    "gelu": "geglu",
-    "gelu_new": "geglu_tanh",
-    "gelu_pytorch_tanh": "geglu_tanh",
-    "relu": "reglu",
-    "sigmoid": "glu",
-}
-PLAIN = tuple(dict.fromkeys(ACTIVATIONS.values()))
-GATED_ONES = tuple(dict.fromkeys(GATED.values()))
-
-
-def activation(config: ModelConfig) -> str:
-    """Their name of the activation."""
-    name = OURS[config.feed_forward.activation][0]
-    return {"gelu_tanh": "gelu_new"}.get(name, name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,9 +154,8 @@ class TaskClass:
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """``allows``: the values that each trait (families.py) may have. ``write`` gives config.json
-    without what all families share; ``read`` the settings of a ModelConfig from it, by dotted
-    names, for a context (None: the file's). ``prefix``: what files saved from the class without a
+    """``allows``: the values that each trait (families.py) may have. ``keys``: its config.json
+    without what all families share. ``prefix``: what files saved from the class without a
     head leave out. ``of_pairs``: the class with a head for pairs of segments; ``of_replaced``: the
     one of a discriminator; ``tasks``: those with a head for a task, by its kind. ``beyond``: how
     names of tensors behind layer ``{}`` begin that files may hold and the class leaves out.
@@ -198,13 +165,12 @@ class Family:
     name: str
     architecture: str
     allows: Mapping[str, tuple[Any, ...]]
-    write: Callable[[ModelConfig], dict[str, Any]]
-    read: Callable[[Settings, int | None], dict[str, Any]]
+    keys: tuple[Row, ...]
     parts: tuple[Part, ...]
     prefix: str
     aliases: Mapping[str, str] = field(default_factory=dict)
     # What transformers takes for a key that is not there, where a null means something else.
-    defaults: Mapping[str, Any] = field(default_factory=dict)
+    defaults: Mapping[str, int | float | str] = field(default_factory=dict)
     of_pairs: str = ""
     of_replaced: str = ""
     tasks: Mapping[TaskKind, TaskClass] = field(default_factory=dict)
@@ -214,6 +180,21 @@ class Family:
     def allowed(self, trait: str) -> tuple[Any, ...]:
         """The values that a trait may have."""
         return ("none", *self.tasks) if trait == "head.task" else self.allows.get(trait, ())
+
+    @property
+    def _rows(self) -> Iterable[Row]:
+        return {row.name: row for row in self.keys}.values()
+
+    def write(self, config: ModelConfig) -> dict[str, Any]:
+        """The keys of config.json that are not all families'."""
+        return {name: value for row in self._rows for name, value in row.write(config)}
+
+    def read(self, file: Settings, context: int | None) -> dict[str, Any]:
+        """The settings of a ModelConfig, by dotted names, for a context (None: the file's)."""
+        reading = Reading(file, context)
+        for row in self._rows:
+            reading.ours.update(row.read(reading))
+        return reading.ours
 
     def class_of(self, config: ModelConfig) -> str:
         """The name of transformers' class."""
@@ -298,37 +279,10 @@ def _one_of(expert: int) -> Layout:
     return Layout(pack=lambda ours: ours[0][expert], unpack=lambda theirs: [theirs])
 
 
-def heads_of(settings: Settings, hidden: str, heads: str) -> dict[str, Any]:
-    """The width and the heads that share it."""
-    size, count = settings.whole(hidden), settings.whole(heads)
-    if count < 1 or size % count:
-        raise settings.refusal(heads, count, f"it must divide {hidden} ({size})")
-    return {
-        "hidden": size,
-        "attention.heads": count,
-        "attention.kv_heads": count,
-        "attention.head_dim": size // count,
-    }
-
-
-def learned(settings: Settings, rows: str, default: int, context: int | None) -> int:
-    """The rows of learned positions, which no other context can have."""
-    count = int(settings.whole(rows, default))
-    if context is not None:
-        raise settings.refusal(rows, count, "learned positions keep it")
-    return count
-
-
 def our_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     """The shape of each weight of ours, by name; allocates nothing."""
     with torch.device("meta"):
         return {name: tuple(tensor.shape) for name, tensor in Decoder(config).state_dict().items()}
-
-
-def repeated(marks: str) -> str:
-    """The shortest pattern that gives these letters where it is repeated."""
-    lengths = range(1, len(marks) + 1)
-    return next(marks[:n] for n in lengths if marks == (marks[:n] * len(marks))[: len(marks)])
 
 
 # What every family allows unless it says otherwise.

@@ -2,79 +2,80 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from train.hf import rope
 from train.hf.family import (
-    ACTIVATIONS,
     COMMON,
-    PLAIN,
     QKV,
     Family,
-    activation,
     by_head,
     conv1d,
     conv1d_qkv,
-    heads_of,
     interleaved,
-    learned,
     listed,
     of_decoder,
 )
-from train.hf.settings import Settings
+from train.hf.keys import (
+    ACTIVATIONS,
+    BIASED,
+    PLAIN,
+    Pairs,
+    Reading,
+    Row,
+    activated,
+    either,
+    expected,
+    heads,
+    learned,
+    length,
+    means,
+    number,
+    tied,
+    whole,
+    written,
+)
+from train.hf.rope import rope
+from train.hf.rope import written as rope_written
 from train.model.config import ModelConfig
 
 _ALLOWS = COMMON | {"norm.kind": ("layer",), "bias": ("all",), "feed_forward.activation": PLAIN}
-BIASED = {"attention.bias": "all", "feed_forward.bias": True}
+_LAYER_NORM = means(("norm.kind", "layer"))
 
 
-def _heads(settings: Settings, hidden: str, heads: str, layers: str) -> dict[str, Any]:
-    shape = heads_of(settings, hidden, heads)
-    return shape | {"layers": settings.whole(layers), "norm.kind": "layer"}
+def _rotated(rotated: int, reading: Reading) -> Pairs:
+    """The dimensions that are turned, None where these are all."""
+    yield "position.dim", None if rotated == reading.ours["attention.head_dim"] else rotated
 
 
 # GPT-2 (Radford et al. 2019)
 
 
-def _write_gpt2(config: ModelConfig) -> dict[str, Any]:
-    return {
-        "n_positions": config.context,
-        "n_embd": config.hidden,
-        "n_layer": config.layers,
-        "n_head": config.attention.heads,
-        "n_inner": config.feed_forward.width,
-        "activation_function": activation(config),
-        "layer_norm_epsilon": config.norm.eps,
-        "resid_pdrop": config.dropout,
-        "embd_pdrop": config.dropout,
-        "attn_pdrop": 0.0,
-    }
-
-
-def _read_gpt2(settings: Settings, context: int | None) -> dict[str, Any]:
-    settings.expect("scale_attn_weights", True, True)
-    settings.expect("scale_attn_by_inverse_layer_idx", False, False)
-    settings.expect("add_cross_attention", False, False)
-    heads = _heads(settings, "n_embd", "n_head", "n_layer")
-    return heads | {
-        **BIASED,
-        "feed_forward.activation": settings.one_of("activation_function", ACTIVATIONS, "gelu_new"),
-        "feed_forward.width": settings.whole("n_inner", 4 * heads["hidden"]),
-        "norm.eps": settings.number("layer_norm_epsilon", 1e-5),
-        "position.kind": "learned",
-        "context": learned(settings, "n_positions", 1024, context),
-        "dropout": settings.number("resid_pdrop", 0.1),
-        "head.tied": settings.flag("tie_word_embeddings", True),
-    }
-
-
+_GPT = (
+    length("n_positions", 2048),
+    whole("n_embd", "hidden"),
+    whole("n_layer", "layers"),
+    heads("n_head", "n_embd"),
+    whole("n_inner", "feed_forward.width", lambda read: 4 * read.ours["hidden"]),
+    activated("activation_function", ACTIVATIONS, "gelu_new"),
+    number("layer_norm_epsilon", "norm.eps", 1e-5),
+    number("resid_pdrop", "dropout", 0.0),
+    written("embd_pdrop", lambda config: config.dropout),
+    written("attn_pdrop", 0.0),
+    _LAYER_NORM,
+)
 GPT2 = Family(
     name="gpt2",
     architecture="GPT2LMHeadModel",
     tasks=of_decoder("GPT2", of_words="classifier"),
     allows=_ALLOWS | {"position.kind": ("learned",)},
-    write=_write_gpt2,
-    read=_read_gpt2,
+    keys=(
+        *_GPT,
+        learned("n_positions", 1024),
+        number("resid_pdrop", "dropout", 0.1),
+        BIASED,
+        expected("scale_attn_weights", True),
+        expected("scale_attn_by_inverse_layer_idx", False),
+        expected("add_cross_attention", False),
+        tied(True),
+    ),
     parts=listed(
         {
             "embedding": "transformer.wte",
@@ -102,27 +103,6 @@ GPT2 = Family(
 # GPT-J (Wang and Komatsuzaki 2021)
 
 
-def _write_gptj(config: ModelConfig) -> dict[str, Any]:
-    return _write_gpt2(config) | {"rotary_dim": config.rotated}
-
-
-def _read_gptj(settings: Settings, context: int | None) -> dict[str, Any]:
-    heads = _heads(settings, "n_embd", "n_head", "n_layer")
-    rotated = settings.whole("rotary_dim", 64)
-    return heads | {
-        "feed_forward.bias": True,
-        "head.bias": True,
-        "feed_forward.activation": settings.one_of("activation_function", ACTIVATIONS, "gelu_new"),
-        "feed_forward.width": settings.whole("n_inner", 4 * heads["hidden"]),
-        "norm.eps": settings.number("layer_norm_epsilon", 1e-5),
-        "residual.kind": "parallel",
-        "position.dim": None if rotated == heads["attention.head_dim"] else rotated,
-        "context": context or settings.whole("n_positions", 2048),
-        "dropout": settings.number("resid_pdrop", 0.0),
-        "head.tied": settings.flag("tie_word_embeddings", False),
-    }
-
-
 GPTJ = Family(
     name="gptj",
     architecture="GPTJForCausalLM",
@@ -134,8 +114,16 @@ GPTJ = Family(
         "position.kind": ("rope",),
         "position.dim": ("head_dim", "a part of head_dim"),
     },
-    write=_write_gptj,
-    read=_read_gptj,
+    keys=(
+        *_GPT,
+        written(
+            "rotary_dim",
+            lambda config: config.rotated,
+            lambda reading: _rotated(reading.file.whole("rotary_dim", 64), reading),
+        ),
+        means(("feed_forward.bias", True), ("head.bias", True), ("residual.kind", "parallel")),
+        tied(False),
+    ),
     parts=listed(
         {
             "embedding": "transformer.wte",
@@ -158,23 +146,9 @@ GPTJ = Family(
 # GPT-NeoX (Black et al. 2022), and Pythia
 
 
-def _write_neox(config: ModelConfig) -> dict[str, Any]:
-    values = rope.written(config)
-    values["rotary_emb_base"] = values["rope_theta"]
-    return values | {
-        "hidden_size": config.hidden,
-        "num_hidden_layers": config.layers,
-        "num_attention_heads": config.attention.heads,
-        "intermediate_size": config.feed_forward.width,
-        "hidden_act": activation(config),
-        "max_position_embeddings": config.context,
-        "layer_norm_eps": config.norm.eps,
-        "use_parallel_residual": config.residual.kind == "parallel",
-        "attention_bias": config.attention.bias == "all",
-        "rotary_pct": _share(config.rotated, config.attention.head_dim),
-        "hidden_dropout": config.dropout,
-        "attention_dropout": 0.0,
-    }
+def _write_rope(config: ModelConfig) -> Pairs:
+    theta, scaling = rope_written(config)
+    yield from (theta, scaling, ("rotary_emb_base", theta[1]))
 
 
 def _share(rotated: int, size: int) -> float:
@@ -183,27 +157,15 @@ def _share(rotated: int, size: int) -> float:
     return share if int(size * share) == rotated else (rotated + 0.5) / size
 
 
-def _read_neox(settings: Settings, context: int | None) -> dict[str, Any]:
-    heads = _heads(settings, "hidden_size", "num_attention_heads", "num_hidden_layers")
-    length = context or settings.whole("max_position_embeddings", 2048)
-    new = settings.sub("rope_parameters")
-    share = settings.number("rotary_pct", 0.25)
+def _read_share(reading: Reading) -> Pairs:
+    new, share = reading.file.sub("rope_parameters"), reading.file.number("rotary_pct", 0.25)
     share = new.number("partial_rotary_factor", share) if new else share
-    rotated = int(heads["attention.head_dim"] * share)
-    parallel = settings.flag("use_parallel_residual", True)
-    return heads | {
-        "attention.bias": "all" if settings.flag("attention_bias", True) else "none",
-        "feed_forward.bias": True,
-        "feed_forward.activation": settings.one_of("hidden_act", ACTIVATIONS, "gelu"),
-        "feed_forward.width": settings.whole("intermediate_size"),
-        "norm.eps": settings.number("layer_norm_eps", 1e-5),
-        **({"residual.kind": "parallel", "residual.norms": 2} if parallel else {}),
-        "position.dim": None if rotated == heads["attention.head_dim"] else rotated,
-        "context": length,
-        "dropout": settings.number("hidden_dropout", 0.0),
-        "head.tied": settings.flag("tie_word_embeddings", False),
-        **rope.read(settings, length, theta="rotary_emb_base"),
-    }
+    return _rotated(int(reading.ours["attention.head_dim"] * share), reading)
+
+
+def _read_residual(reading: Reading) -> Pairs:
+    if reading.file.flag("use_parallel_residual", True):
+        yield from (("residual.kind", "parallel"), ("residual.norms", 2))
 
 
 _NEOX = _ALLOWS | {
@@ -217,8 +179,33 @@ GPT_NEOX = Family(
     name="gpt_neox",
     architecture="GPTNeoXForCausalLM",
     allows=_NEOX | {"residual.kind": ("parallel", "serial"), "residual.norms": (2, 1)},
-    write=_write_neox,
-    read=_read_neox,
+    keys=(
+        Row("theta", _write_rope),
+        whole("hidden_size", "hidden"),
+        whole("num_hidden_layers", "layers"),
+        heads("num_attention_heads", "hidden_size"),
+        whole("intermediate_size", "feed_forward.width"),
+        activated("hidden_act", ACTIVATIONS, "gelu"),
+        length("max_position_embeddings", 2048),
+        number("layer_norm_eps", "norm.eps", 1e-5),
+        written(
+            "use_parallel_residual",
+            lambda config: config.residual.kind == "parallel",
+            _read_residual,
+        ),
+        either("attention_bias", "attention.bias", "all", "none", True),
+        written(
+            "rotary_pct",
+            lambda config: _share(config.rotated, config.attention.head_dim),
+            _read_share,
+        ),
+        number("hidden_dropout", "dropout", 0.0),
+        written("attention_dropout", 0.0),
+        Row("rope", read=rope("rotary_emb_base").read),
+        _LAYER_NORM,
+        means(("feed_forward.bias", True)),
+        tied(False),
+    ),
     parts=listed(
         {
             "embedding": "gpt_neox.embed_in",
@@ -240,32 +227,8 @@ GPT_NEOX = Family(
 # BLOOM (BigScience 2022)
 
 
-def _write_bloom(config: ModelConfig) -> dict[str, Any]:
-    return {
-        "hidden_size": config.hidden,
-        "n_layer": config.layers,
-        "n_head": config.attention.heads,
-        "layer_norm_epsilon": config.norm.eps,
-        "seq_length": config.context,
-        "hidden_dropout": config.dropout,
-        "attention_dropout": 0.0,
-    }
-
-
-def _read_bloom(settings: Settings, context: int | None) -> dict[str, Any]:
-    settings.expect("apply_residual_connection_post_layernorm", False, False)
-    heads = _heads(settings, "hidden_size", "n_head", "n_layer")
-    return heads | {
-        **BIASED,
-        "feed_forward.activation": "gelu_tanh",
-        "feed_forward.width": 4 * heads["hidden"],
-        "norm.eps": settings.number("layer_norm_epsilon", 1e-5),
-        "embedding.norm": True,
-        "position.kind": "alibi",
-        "context": context or settings.whole("seq_length", 2048),
-        "dropout": settings.number("hidden_dropout", 0.0),
-        "head.tied": settings.flag("tie_word_embeddings", True),
-    }
+def _read_width(reading: Reading) -> Pairs:
+    yield "feed_forward.width", 4 * reading.ours["hidden"]
 
 
 BLOOM = Family(
@@ -278,8 +241,22 @@ BLOOM = Family(
         "feed_forward.width": ("4 x hidden",),
         "position.kind": ("alibi",),
     },
-    write=_write_bloom,
-    read=_read_bloom,
+    keys=(
+        whole("hidden_size", "hidden"),
+        whole("n_layer", "layers"),
+        heads("n_head", "hidden_size"),
+        number("layer_norm_epsilon", "norm.eps", 1e-5),
+        length("seq_length", 2048),
+        number("hidden_dropout", "dropout", 0.0),
+        written("attention_dropout", 0.0),
+        expected("apply_residual_connection_post_layernorm", False),
+        Row("width", read=_read_width),
+        _LAYER_NORM,
+        BIASED,
+        means(("feed_forward.activation", "gelu_tanh"), ("embedding.norm", True)),
+        means(("position.kind", "alibi")),
+        tied(True),
+    ),
     parts=listed(
         {
             "embedding": "transformer.word_embeddings",
@@ -306,43 +283,16 @@ BLOOM = Family(
 # OPT (Zhang et al. 2022)
 
 
-def _write_opt(config: ModelConfig) -> dict[str, Any]:
-    return {
-        "hidden_size": config.hidden,
-        "word_embed_proj_dim": config.embedded,
-        "num_hidden_layers": config.layers,
-        "num_attention_heads": config.attention.heads,
-        "ffn_dim": config.feed_forward.width,
-        "activation_function": activation(config),
-        "max_position_embeddings": config.context,
-        "do_layer_norm_before": config.norm.place == "pre",
-        "enable_bias": config.attention.bias == "all",
-        "layer_norm_elementwise_affine": config.norm.kind == "layer",
-        "dropout": config.dropout,
-        "attention_dropout": 0.0,
-    }
+def _read_size(reading: Reading) -> Pairs:
+    size = reading.file.whole("word_embed_proj_dim", reading.ours["hidden"])
+    if size != reading.ours["hidden"]:
+        reading.file.expect("tie_word_embeddings", True, True)
+        yield from (("embedding.size", size), ("embedding.bias", False))
+        yield "embedding.positions", "after"
 
 
-def _read_opt(settings: Settings, context: int | None) -> dict[str, Any]:
-    settings.expect("_remove_final_layer_norm", False, False)
-    heads = _heads(settings, "hidden_size", "num_attention_heads", "num_hidden_layers")
-    size = settings.whole("word_embed_proj_dim", heads["hidden"])
-    if size != heads["hidden"]:
-        settings.expect("tie_word_embeddings", True, True)
-        heads |= {"embedding.size": size, "embedding.bias": False, "embedding.positions": "after"}
-    affine = settings.flag("layer_norm_elementwise_affine", True)
-    return heads | {
-        "norm.kind": "layer" if affine else "layer_plain",
-        "norm.place": "pre" if settings.flag("do_layer_norm_before", True) else "post",
-        **(BIASED if settings.flag("enable_bias", True) else {}),
-        "feed_forward.activation": settings.one_of("activation_function", ACTIVATIONS, "relu"),
-        "feed_forward.width": settings.whole("ffn_dim"),
-        "position.kind": "learned",
-        "position.offset": 2,
-        "context": learned(settings, "max_position_embeddings", 2048, context),
-        "dropout": settings.number("dropout", 0.1),
-        "head.tied": settings.flag("tie_word_embeddings", True),
-    }
+def _read_biases(reading: Reading) -> Pairs:
+    return BIASED.read(reading) if reading.file.flag("enable_bias", True) else ()
 
 
 OPT = Family(
@@ -358,8 +308,22 @@ OPT = Family(
         "position.offset": (2,),
         "embedding.size": ("hidden", "other than hidden, as OPT"),
     },
-    write=_write_opt,
-    read=_read_opt,
+    keys=(
+        whole("hidden_size", "hidden"),
+        written("word_embed_proj_dim", lambda config: config.embedded, _read_size),
+        whole("num_hidden_layers", "layers"),
+        heads("num_attention_heads", "hidden_size"),
+        whole("ffn_dim", "feed_forward.width"),
+        activated("activation_function", ACTIVATIONS, "relu"),
+        learned("max_position_embeddings", 2048, offset=2),
+        either("do_layer_norm_before", "norm.place", "pre", "post", True),
+        written("enable_bias", lambda config: config.attention.bias == "all", _read_biases),
+        either("layer_norm_elementwise_affine", "norm.kind", "layer", "layer_plain", True),
+        number("dropout", "dropout", 0.1),
+        written("attention_dropout", 0.0),
+        expected("_remove_final_layer_norm", False),
+        tied(True),
+    ),
     parts=listed(
         {
             "embedding": "model.decoder.embed_tokens",

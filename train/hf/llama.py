@@ -1,24 +1,37 @@
-"""Families whose tensors are named as LLaMA's: Llama, Qwen2, Qwen3, Mistral, Ministral, OLMo."""
+"""Families whose tensors are named as LLaMA's: Llama, Qwen2, Qwen3, Mistral, Ministral, OLMo, and
+with experts Mixtral and Qwen2-MoE.
+
+Files hold a tensor for each matrix of each expert, as transformers 4 has them; 5 puts them together
+when it reads.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
-from train.hf import rope
-from train.hf.family import (
-    COMMON,
+from train.hf.family import COMMON, Family, listed, of_decoder
+from train.hf.keys import (
     GATED,
     GATED_ONES,
-    Family,
-    activation,
-    listed,
-    of_decoder,
+    Pairs,
+    Reading,
+    Row,
+    activated,
+    either,
+    expected,
+    flag,
+    length,
+    means,
+    number,
     repeated,
+    tied,
+    whole,
+    without,
+    written,
 )
-from train.hf.settings import Settings
+from train.hf.rope import rope
 from train.model.config import ModelConfig
+from train.model.feed_forward_settings import Experts
 
 _PARTS = listed(
     {
@@ -51,136 +64,74 @@ _ALLOWS = COMMON | {
 }
 
 
-def _write(config: ModelConfig) -> dict[str, Any]:
-    return {
-        "hidden_size": config.hidden,
-        "intermediate_size": config.feed_forward.width,
-        "num_hidden_layers": config.layers,
-        "num_attention_heads": config.attention.heads,
-        "num_key_value_heads": config.attention.kv_heads,
-        "head_dim": config.attention.head_dim,
-        "hidden_act": activation(config),
-        "max_position_embeddings": config.context,
-        "rms_norm_eps": config.norm.eps,
-        "attention_dropout": 0.0,
-        **rope.written(config),
-    }
+_KEYS = (
+    whole("hidden_size", "hidden"),
+    whole("intermediate_size", "feed_forward.width"),
+    whole("num_hidden_layers", "layers"),
+    whole("num_attention_heads", "attention.heads"),
+    whole("num_key_value_heads", "attention.kv_heads", lambda read: read.ours["attention.heads"]),
+    whole(
+        "head_dim",
+        "attention.head_dim",
+        lambda read: read.ours["hidden"] // max(1, read.ours["attention.heads"]),
+    ),
+    activated("hidden_act", GATED, "silu"),
+    length("max_position_embeddings", 2048),
+    number("rms_norm_eps", "norm.eps", 1e-6),
+    written("attention_dropout", 0.0),
+    rope(),
+    expected("partial_rotary_factor", 1.0),
+    tied(False),
+)
+_LONG = length("max_position_embeddings", 131_072)
 
 
-def _read(context: int, eps: float = 1e-6) -> Callable[[Settings, int | None], dict[str, Any]]:
-    """``context`` and ``eps``: transformers' defaults, for files that leave them out."""
-
-    def read(settings: Settings, context_asked: int | None) -> dict[str, Any]:
-        hidden, heads = settings.whole("hidden_size"), settings.whole("num_attention_heads")
-        length = context_asked or settings.whole("max_position_embeddings", context)
-        settings.expect("partial_rotary_factor", 1.0, 1.0)
-        return {
-            "layers": settings.whole("num_hidden_layers"),
-            "hidden": hidden,
-            "attention.heads": heads,
-            "attention.kv_heads": settings.whole("num_key_value_heads", heads),
-            "attention.head_dim": settings.whole("head_dim", hidden // max(1, heads)),
-            "feed_forward.width": settings.whole("intermediate_size"),
-            "feed_forward.activation": settings.one_of("hidden_act", GATED, "silu"),
-            "context": length,
-            "norm.eps": settings.number("rms_norm_eps", eps),
-            "head.tied": settings.flag("tie_word_embeddings", False),
-            **rope.read(settings, length),
-        }
-
-    return read
+def _layers(config: ModelConfig) -> Pairs:
+    """Ministral's and Qwen's kinds of layers."""
+    names = {"W": "sliding_attention", "F": "full_attention"}
+    yield "sliding_window", next(filter(None, config.windows), None)
+    yield "layer_types", [names["F" if size is None else "W"] for size in config.windows]
 
 
-def _write_llama(config: ModelConfig) -> dict[str, Any]:
-    return _write(config) | {
-        "attention_bias": config.attention.bias == "all",
-        "mlp_bias": config.feed_forward.bias,
-    }
+def _qwen_layers(config: ModelConfig) -> Pairs:
+    windows, (window, kinds) = any(config.windows), _layers(config)
+    yield from (("use_sliding_window", windows), window)
+    yield from (("max_window_layers", 0 if windows else config.layers), kinds)
 
 
-def _read_llama(settings: Settings, context: int | None) -> dict[str, Any]:
-    return _read(2048)(settings, context) | {
-        "attention.bias": "all" if settings.flag("attention_bias", False) else "none",
-        "feed_forward.bias": settings.flag("mlp_bias", False),
-    }
-
-
-def _write_windows(config: ModelConfig) -> dict[str, Any]:
-    """Qwen's and Ministral's kinds of layers."""
-    windows = config.windows
-    kinds = ["full_attention" if size is None else "sliding_attention" for size in windows]
-    on = any(size is not None for size in windows)
-    return {
-        "use_sliding_window": on,
-        "sliding_window": next(filter(None, windows), None),
-        "max_window_layers": 0 if on else config.layers,
-        "layer_types": kinds,
-    }
-
-
-def _read_windows(settings: Settings, layers: int, *, on: bool, first: int) -> dict[str, Any]:
+def _read_windows(reading: Reading, *, on: bool = True, first: int = 0) -> Pairs:
     """``on``: whether there are windows where a file does not list the kinds of layers; ``first``:
     the layer they begin with.
     """
-    window = settings.whole("sliding_window", None)
-    kinds = settings.words("layer_types")
+    file, layers = reading.file, reading.ours["layers"]
+    window, kinds = file.whole("sliding_window", None), file.words("layer_types")
     if kinds is None:
         marks = "".join("W" if on and layer >= first else "F" for layer in range(min(layers, 9999)))
     else:
         marks = "".join(_KINDS.get(kind, "?") for kind in kinds)
         if "?" in marks or len(kinds) != layers:
-            raise settings.refusal(
+            raise file.refusal(
                 "layer_types", kinds[:3], "one of sliding_attention and full_attention a layer"
             )
     if window is None or "W" not in marks:
-        return {"attention.window": None}
-    return {"attention.window": window, "attention.window_pattern": repeated(marks)}
+        yield "attention.window", None
+    else:
+        yield from (("attention.window", window), ("attention.window_pattern", repeated(marks)))
 
 
-def _read_qwen(bias: str, qk_norm: bool) -> Callable[[Settings, int | None], dict[str, Any]]:
-    def read(settings: Settings, context: int | None) -> dict[str, Any]:
-        if qk_norm:
-            settings.expect("attention_bias", False, False)
-        values = _read(32_768)(settings, context)
-        used = settings.flag("use_sliding_window", False)
-        first = settings.whole("max_window_layers", 28)
-        windows = _read_windows(settings, values["layers"], on=used, first=first)
-        if not used:  # the length of the window is then not read
-            windows = {"attention.window": None}
-        return values | windows | {"attention.bias": bias, "attention.qk_norm": qk_norm}
-
-    return read
+def _read_qwen(reading: Reading) -> Pairs:
+    used = reading.file.flag("use_sliding_window", False)
+    first = reading.file.whole("max_window_layers", 28)
+    windows = [*_read_windows(reading, on=used, first=first)]
+    # Without windows their length is not read.
+    return windows if used else [("attention.window", None)]
 
 
-def _read_mistral(settings: Settings, context: int | None) -> dict[str, Any]:
-    window = settings.whole("sliding_window", None)
-    return _read(131_072)(settings, context) | {"attention.window": window}
-
-
-def _read_ministral(settings: Settings, context: int | None) -> dict[str, Any]:
-    values = _read(131_072)(settings, context)
-    return values | _read_windows(settings, values["layers"], on=True, first=0)
-
-
-def _write_olmo(config: ModelConfig) -> dict[str, Any]:
-    values = _write(config) | {"attention_bias": False, "clip_qkv": None}
-    del values["rms_norm_eps"], values["head_dim"]
-    return values
-
-
-def _read_olmo(settings: Settings, context: int | None) -> dict[str, Any]:
-    settings.expect("clip_qkv", None, None)
-    settings.expect("attention_bias", False, False)
-    # Its norm has no weights, and its eps is in the code.
-    return _read(2048)(settings, context) | {"norm.kind": "layer_plain", "norm.eps": 1e-5}
-
-
-def _without_switch(config: ModelConfig) -> dict[str, Any]:
-    values = _write_windows(config)
-    del values["use_sliding_window"], values["max_window_layers"]
-    return values
-
-
+_QWEN = (
+    *_KEYS,
+    length("max_position_embeddings", 32_768),
+    Row("windows", _qwen_layers, _read_qwen),
+)
 _WINDOWS = ("none", "some layers", "every layer")
 _ANY_HEAD = (*_ALLOWS["attention.head_dim"], "other, heads not dividing hidden")
 
@@ -189,8 +140,11 @@ LLAMA = Family(
     architecture="LlamaForCausalLM",
     tasks=of_decoder("Llama"),
     allows=_ALLOWS | {"bias": ("none", "all", "feed-forward", "attention")},
-    write=_write_llama,
-    read=_read_llama,
+    keys=(
+        *_KEYS,
+        either("attention_bias", "attention.bias", "all", "none", False),
+        flag("mlp_bias", "feed_forward.bias", False),
+    ),
     parts=_PARTS,
     prefix="model.",
 )
@@ -200,8 +154,15 @@ MISTRAL = replace(
     architecture="MistralForCausalLM",
     tasks=of_decoder("Mistral"),
     allows=_ALLOWS | {"attention.window": ("every layer", "none"), "attention.head_dim": _ANY_HEAD},
-    write=lambda config: _write(config) | {"sliding_window": config.windows[0]},
-    read=_read_mistral,
+    keys=(
+        *_KEYS,
+        _LONG,
+        written(
+            "sliding_window",
+            lambda config: config.windows[0],
+            lambda reading: [("attention.window", reading.file.whole("sliding_window", None))],
+        ),
+    ),
     defaults={"sliding_window": 4096, "num_key_value_heads": 8},
 )
 MINISTRAL = replace(
@@ -210,8 +171,7 @@ MINISTRAL = replace(
     architecture="MinistralForCausalLM",
     tasks={},
     allows=_ALLOWS | {"attention.window": _WINDOWS, "attention.head_dim": _ANY_HEAD},
-    write=lambda config: _write(config) | _without_switch(config),
-    read=_read_ministral,
+    keys=(*_KEYS, _LONG, Row("windows", _layers, _read_windows)),
 )
 QWEN2 = replace(
     LLAMA,
@@ -220,8 +180,7 @@ QWEN2 = replace(
     tasks=of_decoder("Qwen2"),
     allows=_ALLOWS
     | {"bias": ("qkv",), "attention.window": _WINDOWS, "attention.head_dim": _ANY_HEAD},
-    write=lambda config: _write(config) | _write_windows(config),
-    read=_read_qwen("qkv", False),
+    keys=(*_QWEN, means(("attention.bias", "qkv"))),
     defaults={"sliding_window": 4096, "num_key_value_heads": 32},
 )
 QWEN3 = replace(
@@ -231,8 +190,11 @@ QWEN3 = replace(
     tasks=of_decoder("Qwen3"),
     allows=_ALLOWS
     | {"attention.qk_norm": (True,), "attention.window": _WINDOWS, "attention.head_dim": _ANY_HEAD},
-    write=lambda config: _write(config) | _write_windows(config) | {"attention_bias": False},
-    read=_read_qwen("none", True),
+    keys=(
+        *_QWEN,
+        expected("attention_bias", False, write=True),
+        means(("attention.qk_norm", True)),
+    ),
     defaults={"sliding_window": 4096, "num_key_value_heads": 32, "head_dim": 128},
 )
 OLMO = replace(
@@ -246,6 +208,115 @@ OLMO = replace(
         "norm.eps": ("1e-5",),
         "attention.head_dim": ("hidden / heads",),
     },
-    write=_write_olmo,
-    read=_read_olmo,
+    keys=(
+        *without(_KEYS, "rms_norm_eps", "head_dim"),
+        expected("attention_bias", False, write=True),
+        expected("clip_qkv", None, write=True),
+        # Its norm has no weights, and its eps is in the code.
+        means(("norm.kind", "layer_plain"), ("norm.eps", 1e-5)),
+    ),
+)
+
+
+LAYER = "model.layers.{}"
+
+
+def matrices(theirs: str, gate: str, up: str, down: str) -> dict[str, str]:
+    """Theirs by ours, of the matrices of each expert."""
+    names = {"gate": gate, "up": up, "down": down}
+    return {f"{{}}.feed_forward.{own}": f"{theirs}.{name}" for own, name in names.items()}
+
+
+MIXTRAL = replace(
+    MISTRAL,
+    name="mixtral",
+    architecture="MixtralForCausalLM",
+    allows={**MISTRAL.allows, "feed_forward.kind": ("experts",)},
+    keys=(
+        *MISTRAL.keys,
+        whole("num_local_experts", "feed_forward.count", 8),
+        whole("num_experts_per_tok", "feed_forward.top_k", 2),
+        number("router_aux_loss_coef", "feed_forward.balance", 0.001),
+        number("router_jitter_noise", "feed_forward.jitter", 0.0),
+        written("output_router_logits", False),
+        means(("feed_forward.kind", "experts")),
+    ),
+    parts=(
+        *MISTRAL.parts,
+        *listed(
+            {
+                "{}.feed_forward.router": f"{LAYER}.block_sparse_moe.gate",
+                **matrices(f"{LAYER}.block_sparse_moe.experts.[]", "w1", "w3", "w2"),
+            }
+        ),
+    ),
+    defaults={"num_key_value_heads": 8, "rope_theta": 1e6, "rms_norm_eps": 1e-5},
+    aliases={"num_local_experts": "num_experts"},
+)
+
+
+def _read_dense(reading: Reading) -> Pairs:
+    """The first layers and, by ``decoder_sparse_step``, others that have no experts."""
+    file = reading.file
+    dense = file.wholes("mlp_only_layers")
+    if dense != list(range(len(dense))):
+        raise file.refusal("mlp_only_layers", dense, "our models know the first layers alone")
+    every, width = file.whole("decoder_sparse_step", 1), file.whole("intermediate_size")
+    yield "feed_forward.dense_width", width if dense or every > 1 else None
+    yield "feed_forward.first_dense", len(dense)
+
+
+def _dense_width(config: ModelConfig) -> int:
+    own = config.feed_forward
+    return (isinstance(own, Experts) and own.dense_width) or own.width
+
+
+ANY = tuple(range(256))  # of layers
+
+QWEN2_MOE = replace(
+    QWEN2,
+    name="qwen2_moe",
+    architecture="Qwen2MoeForCausalLM",
+    allows={
+        **QWEN2.allows,
+        "feed_forward.kind": ("experts",),
+        "feed_forward.normalise": (True, False),
+        "feed_forward.shared_width": ("a multiple of width", "other"),
+        "feed_forward.shared_gate": (True,),
+        "feed_forward.first_dense": ANY,
+        "feed_forward.every": ANY,
+    },
+    keys=(
+        *QWEN2.keys,
+        written("intermediate_size", _dense_width),
+        whole("moe_intermediate_size", "feed_forward.width", 1408),
+        whole("shared_expert_intermediate_size", "feed_forward.shared_width", 5632),
+        whole("num_experts", "feed_forward.count", 60),
+        whole("num_experts_per_tok", "feed_forward.top_k", 4),
+        flag("norm_topk_prob", "feed_forward.normalise", False),
+        whole("decoder_sparse_step", "feed_forward.every", 1),
+        written(
+            "mlp_only_layers",
+            lambda config: list(range(config.feed_forward.first_dense)),
+            _read_dense,
+        ),
+        number("router_aux_loss_coef", "feed_forward.balance", 0.001),
+        written("output_router_logits", False),
+        expected("qkv_bias", True, write=True),
+        means(("feed_forward.kind", "experts"), ("feed_forward.shared_gate", True)),
+    ),
+    parts=(
+        *QWEN2.parts,
+        *listed(
+            {
+                "{}.feed_forward.router": f"{LAYER}.mlp.gate",
+                **matrices(f"{LAYER}.mlp.experts.[]", "gate_proj", "up_proj", "down_proj"),
+                "{}.feed_forward.shared.gate": f"{LAYER}.mlp.shared_expert.gate_proj",
+                "{}.feed_forward.shared.up": f"{LAYER}.mlp.shared_expert.up_proj",
+                "{}.feed_forward.shared.down": f"{LAYER}.mlp.shared_expert.down_proj",
+                "{}.feed_forward.shared_gate": f"{LAYER}.mlp.shared_expert_gate",
+            }
+        ),
+    ),
+    defaults={"sliding_window": 4096, "num_key_value_heads": 16},
 )

@@ -9,14 +9,13 @@ from typing import Any
 import torch
 
 from train.attention import BACKENDS, Mask, Relative
-from train.attention.choice import EXCLUDED, resolve
-from train.attention.trial import fault
+from train.attention.choice import EXCLUDED, fault, resolve
 from train.config import TrainConfig
 from train.device import computes_in
 from train.model.attention_settings import Sight
 from train.model.cache import Seen
-from train.model.choices import positions
 from train.model.config import ModelConfig
+from train.model.positions import positions
 from train.objectives.objectives import both_ways
 
 

@@ -4,8 +4,8 @@ by what it is to learn.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from llmcurate.base.errors import LlmcurateError
 from train.device import autocast
@@ -32,7 +32,25 @@ def steps_of(plan: Plan) -> list[str]:
     return names
 
 
-def measured(run: Run) -> dict[str, Any] | None:
+@dataclass(frozen=True, kw_only=True)
+class Was:
+    """The held-out loss of a model by an objective."""
+
+    objective: str
+    loss: float
+    bits_per_byte: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Converted:
+    """The steps of a conversion in words, and the losses before, where there is one, and after."""
+
+    steps: list[str]
+    before: Was | None
+    after: Was
+
+
+def measured(run: Run) -> Converted | None:
     """The line of a run's first step on its conversion, or None. Call before that step; every
     process computes the same.
     """
@@ -42,19 +60,15 @@ def measured(run: Run) -> dict[str, Any] | None:
         return None
     after = run.evaluate().held_out
     before = _before(run, plan.start)
-    return {
-        "steps": names,
-        "before": None if before is None else _figures(*before),
-        "after": _figures(plan.train.objective, after),
-    }
+    return Converted(
+        steps=names,
+        before=None if before is None else _was(*before),
+        after=_was(plan.train.objective, after),
+    )
 
 
-def _figures(learned: Objective, scores: Scores) -> dict[str, Any]:
-    return {
-        "objective": learned.kind,
-        "loss": scores.loss,
-        "bits_per_byte": scores.bits_per_byte,
-    }
+def _was(learned: Objective, scores: Scores) -> Was:
+    return Was(objective=learned.kind, loss=scores.loss, bits_per_byte=scores.bits_per_byte)
 
 
 def _before(run: Run, start: Start) -> tuple[Objective, Scores] | None:
@@ -80,11 +94,11 @@ def _before(run: Run, start: Start) -> tuple[Objective, Scores] | None:
     return settings.objective, evaluate(model, rows, objective(settings, feed.vocabulary), how)
 
 
-def notice(figures: dict[str, Any]) -> str:
+def notice(converted: Converted) -> str:
     """The line that says it."""
-    before, after = figures["before"], figures["after"]
-    was = "" if before is None else f"{before['loss']:.4f} before ({before['objective']}), "
+    before, after = converted.before, converted.after
+    was = "" if before is None else f"{before.loss:.4f} before ({before.objective}), "
     return (
-        f"converted ({', '.join(figures['steps'])}): held-out loss {was}{after['loss']:.4f}"
-        f" right after ({after['objective']})"
+        f"converted ({', '.join(converted.steps)}): held-out loss {was}{after.loss:.4f}"
+        f" right after ({after.objective})"
     )

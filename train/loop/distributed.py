@@ -16,6 +16,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -30,12 +31,11 @@ from train.attention import ContextParallel
 from train.config import TrainConfig, stages_of
 from train.device import computes_in, pick_device
 from train.model.attention_settings import Latent
-from train.model.choices import positions
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.model.experts import Exchange, Experts, Router
 from train.model.plugins import plugins
-from train.model.position_settings import Vectors
+from train.model.positions import positions
 from train.split import local
 
 
@@ -225,6 +225,7 @@ def _split_blocks(model: Decoder, mesh: DeviceMesh) -> None:
     from torch.distributed.tensor import DTensor, Replicate
     from torch.distributed.tensor.parallel import (
         ColwiseParallel,
+        ParallelStyle,
         RowwiseParallel,
         parallelize_module,
     )
@@ -237,7 +238,7 @@ def _split_blocks(model: Decoder, mesh: DeviceMesh) -> None:
         first = DTensor.from_local(inputs[0], mesh, [Replicate()], run_check=False)
         return (first, *inputs[1:])
 
-    plan: dict[str, Any] = {}
+    plan: dict[str, ParallelStyle] = {}
     for name, module in model.named_modules():
         splits = [_split_of(child) for child in module.children()]
         if "outputs" in splits:
@@ -275,7 +276,7 @@ def check_split(model: ModelConfig, config: TrainConfig) -> None:
             ("generator", model.generator is not None),
             (
                 f"position {model.position.kind}",
-                isinstance(model.position, Vectors),
+                model.position.in_attention,
             ),
             *((f"{name} {part.kind}", True) for name, part in plugins(model).items()),
             ("head.boundary", model.head.boundary and setting == "context_parallel"),
@@ -346,15 +347,15 @@ def _shard(model: Decoder, config: TrainConfig, device: torch.device, whole: Dev
         param_dtype=half, reduce_dtype=torch.float32, cast_forward_inputs=False
     )
     exact = MixedPrecisionPolicy(reduce_dtype=torch.float32, cast_forward_inputs=False)
-    same: dict[str, Any] = {"mesh": mesh, "offload_policy": place}
+    split = partial(fully_shard, mesh=mesh, offload_policy=place)
     if config.expert_parallel:
-        same["ignored_params"] = _share_experts(model, mesh)
+        split = partial(split, ignored_params=_share_experts(model, mesh))
     blocks = {block: None for stack in model.stacks for block in stack.blocks}  # each once
     for block in (*blocks, *model.mtp):
         for router in (module for module in block.modules() if isinstance(module, Router)):
-            fully_shard(router, mp_policy=exact, **same)  # float32 whatever the block has
-        fully_shard(block, mp_policy=policy, **same)
-    fully_shard(model, **same)
+            split(router, mp_policy=exact)  # float32 whatever the block has
+        split(block, mp_policy=policy)
+    split(model)
     register_fsdp_forward_method(model, "features")
     register_fsdp_forward_method(model, "replaced")
 

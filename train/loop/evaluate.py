@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,10 +22,9 @@ from torch import Tensor
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed, UsageError
 from train.data.feed import Feed
-from train.data.mixing import Mixture
 from train.data.packing import pack, scatter
 from train.data.readers import Foreign, Ints
-from train.data.rows import Piece, Rows, tokens_of
+from train.data.rows import Mixture, Piece, Rows, tokens_of
 from train.data.shards import Shards, read_shards
 from train.loop.distributed import Ranks
 from train.model.decoder import Decoder
@@ -33,6 +32,7 @@ from train.objectives.causal import Causal
 from train.objectives.example import IGNORED, Example, Objective, Source, examples
 from train.objectives.losses import Losses, token_losses
 
+S = TypeVar("S", bound="Score")
 MOST = 32  # sources scored apart; the rest, smallest first, together
 OTHERS = "(others)"
 
@@ -119,23 +119,23 @@ class Sources:
                     "all documents to be scored are empty: drop documents without text first"
                 )
 
-        def score(these: Any) -> dict[str, Any]:
+        def score(kind: type[S], these: slice) -> S:
             spent, count = float(nats[these].sum()), int(tokens[these].sum())
             size = None if sizes is None else int(sizes[these].sum())
-            return {
-                "loss": spent / max(count, 1),
-                "bits_per_byte": spent / math.log(2) / size if size else None,
-                "documents": int(documents[these].sum()),
-                "tokens": count,
-                "bytes": size,
-            }
+            return kind(
+                loss=spent / max(count, 1),
+                bits_per_byte=spent / math.log(2) / size if size else None,
+                documents=int(documents[these].sum()),
+                tokens=count,
+                bytes=size,
+            )
 
         apart = {
-            name: Score(**score(slice(number, number + 1)))
+            name: score(Score, slice(number, number + 1))
             for number, name in enumerate(self.names)
             if groups > 1 and tokens[number]
         }
-        return Scores(**score(slice(None)), sources=apart)
+        return replace(score(Scores, slice(None)), sources=apart)
 
 
 class Scored:

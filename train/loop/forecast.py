@@ -4,11 +4,14 @@ what the run would refuse, and writes nothing."""
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from llmcurate.base.disk.units import counted, format_bytes, format_duration, format_scaled
 from train.config import TrainConfig, stages_of
 from train.device import computes_in, pick_device
 from train.loop.backends import layer_backends
@@ -16,12 +19,78 @@ from train.loop.distributed import part_of, parts_of
 from train.loop.pretrain import start_from
 from train.loop.start import make_plan
 from train.measure.accounting import parameters, parts, run_cost
-from train.measure.describe import GPUS
-from train.measure.estimate import Memory, training_memory
+from train.measure.describe import GPUS, Memory, training_memory
 from train.model.config import ModelConfig
 from train.objectives.losses import chunk_of
 from train.runs.checkpoint import step_of
 from train.runs.plan import Plan
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """Rows under a title, and titles of the columns or none; ``left``: columns set to the left."""
+
+    title: str
+    rows: Sequence[tuple[str, ...]]
+    head: tuple[str, ...] = ()
+    left: tuple[int, ...] = (0,)
+
+
+def forecast_tables(model: str, figures: dict[str, Any]) -> Iterator[Table]:
+    """``model``: the name of the preset, or the folder."""
+    yield _run(model, figures)
+    yield _memory_table(figures["memory"], figures["processes"])
+    yield _gpus(figures)
+
+
+def _run(model: str, figures: dict[str, Any]) -> Table:
+    data, ratio = figures["data"], figures["positions_per_parameter"]
+    rows = []
+    for stage in data["stages"]:
+        shape = f"{stage['rows']:,} x {counted(stage['context'], 'token')}"
+        rows.append((stage["name"], f"{counted(stage['steps'], 'step')} of {shape}"))
+    rows.append(("tokens", f"{figures['positions']:,}, {ratio:.3g} a parameter"))
+    for name, source in data["sources"].items():
+        again = source["repeated_tokens"]
+        of = f"{source['epochs']:.2f} epochs of {counted(source['unique_tokens'], 'token')}"
+        rows.append((name, of + (f", {again:,} of them again" if again else "")))
+    if figures["done"]:
+        rows.append(("done", f"{counted(figures['done'], 'step')}; the rest is to come"))
+    rows.append(("operations", f"{format_scaled(figures['flops'])}FLOP"))
+    title = f"{model}: {figures['parameters']['total']:,} parameters"
+    return Table(title=title, rows=rows, left=(0, 1))
+
+
+def _memory_table(memory: list[dict[str, Any]], processes: int) -> Table:
+    """Of one process, on each kind of device."""
+    names = {"cpu": "CPU", "cuda": "GPU"}
+    return Table(
+        title="Memory" + (f" of each of {processes:,} processes" if processes > 1 else ""),
+        head=("", *(f"{names[m['device']]}, {m['precision']}" for m in memory)),
+        rows=[
+            (kind, *(format_bytes(m[kind]) for m in memory))
+            for kind in ("weights", "gradients", "optimizer", "activations", "peak")
+        ],
+    )
+
+
+def _gpus(figures: dict[str, Any]) -> Table:
+    """How long the operations take, and whether the memory is enough."""
+    rows = []
+    for gpu in figures["gpus"]:
+        seconds = gpu["seconds"]  # None: in fp32, for which no peak is known
+        time = "not known in fp32" if seconds is None else format_duration(seconds)
+        fits = "fits" if gpu["fits"] else "does not fit"
+        rows.append((gpu["name"], time, f"{fits} in {format_bytes(gpu['memory'])}"))
+    return Table(
+        title=(
+            f"Time on {counted(figures['processes'], 'GPU')} at {100 * figures['mfu']:.0f} % of the"
+            " peak in bf16, without evaluations and checkpoints"
+        ),
+        rows=rows,
+        left=(0, 2),
+    )
+
 
 # Share of the data sheet's peak, which good trainers reach on one machine of A100 or H100: 38 to
 # 43 % in Llama 3's own training (Grattafiori et al. 2024, table 4).

@@ -5,9 +5,9 @@ OUT/  checkpoints/step-0000020/   see checkpoint.py
       train.json                  the summary; written last, so its presence means done
       sample.txt  tokenizer.json  a text the model wrote; the shards' tokenizer
       shards.json                 where the shards lie (step_documents.py)
-      compared.jsonl              which of their files were compared with the manifest (intact.py)
+      compared.jsonl              which of their files were compared with the manifest
       spikes.json                 what a rollback passes over
-      metrics.csv  tensorboard/  wandb/  profile/   by option (curves.py, profile.py)
+      metrics.csv  tensorboard/  wandb/  profile/   by option
 """
 
 from __future__ import annotations

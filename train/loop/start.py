@@ -15,7 +15,7 @@ from llmcurate.base.errors import RunFailed, UsageError
 from llmcurate.base.settings import change, flat
 from train.config import TrainConfig, model_at, stages_of
 from train.data.feed import Feed
-from train.data.labelled_feed import LabelledFeed
+from train.data.labelled import LabelledFeed
 from train.data.packing import packing_for
 from train.data.shards import load_tokenizer
 from train.data.vocabulary import Vocabulary
@@ -164,8 +164,8 @@ def make_plan(
         model = preset(model, context=context)
     model = changed(model, values, start)
     train = settled(model, train)
-    known: dict[str, Any] = {} if start is None else {"tokenizer": start.tokenizer}
-    data = feed_of(shards, train, task=model.head.task, **known)
+    known = None if start is None else start.tokenizer
+    data = feed_of(shards, train, task=model.head.task, tokenizer=known)
     size = data.vocabulary.size
     if start is not None:
         _same_ids(start, data.vocabulary)

@@ -6,15 +6,14 @@ import re
 import string
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from train.data.labelled_feed import Labelled, LabelledRows
+from train.data.labelled import Labelled, LabelledRows, Window
 from train.data.readers import Ints
-from train.data.windows import Window
 from train.loop.evaluate import Scores, Scoring, turns
 from train.model.decoder import Decoder
 from train.objectives.example import Objective
@@ -140,11 +139,29 @@ def said(model: Decoder, data: Labelled, windows: Ints, objective: Objective, ho
     return by_sample
 
 
-def predictions(data: Labelled, windows: Ints, values: Said) -> dict[int, list[dict[str, Any]]]:
-    """By sample what is said: of a text ``label`` and ``probability``, of words so each in turn; of
-    a question ``answer``, the best of all windows, its ``start`` and its ``score``.
-    """
-    by_sample: dict[int, list[dict[str, Any]]] = {}
+@dataclass(frozen=True, kw_only=True)
+class Label:
+    """What is said of a text, or of a word."""
+
+    label: str
+    probability: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What is said of a question: the best answer of all windows."""
+
+    answer: str
+    start: int
+    score: float
+
+
+Predictions = dict[int, Answer | list[Label]]  # by sample; of a text a single label
+
+
+def predictions(data: Labelled, windows: Ints, values: Said) -> Predictions:
+    """What is said of each sample."""
+    by_sample: Predictions = {}
     own: dict[int, list[Window]] = {}
     for number in windows:
         own.setdefault(data.windows[number].sample, []).append(data.windows[number])
@@ -157,29 +174,29 @@ def predictions(data: Labelled, windows: Ints, values: Said) -> dict[int, list[d
             start, end = int(characters[int(first), 0]), int(characters[int(last), 1])
             text = data.samples[sample].texts[1][start:end] if start >= 0 else ""
             start += len(text) - len(text.lstrip())
-            by_sample[sample] = [{"answer": text.strip(), "start": start, "score": float(score)}]
+            by_sample[sample] = Answer(answer=text.strip(), start=start, score=float(score))
         else:
             by_sample[sample] = [
-                {"label": data.names[int(label)], "probability": float(share)}
+                Label(label=data.names[int(label)], probability=float(share))
                 for label, _, share, _ in np.concatenate(parts)
             ]
     return by_sample
 
 
-def agreement(data: Labelled, predicted: dict[int, list[dict[str, Any]]]) -> dict[str, float]:
+def agreement(data: Labelled, predicted: Predictions) -> dict[str, float]:
     """How well predictions agree with the labels of their samples, as shares."""
     labels = [data.samples[sample].labels for sample in predicted]
     if data.task.kind == "span":
-        pairs = [
-            (answer, one[0]["answer"])
-            for (answer,), one in zip(labels, predicted.values(), strict=True)
-        ]
+        said = [one.answer for one in predicted.values() if isinstance(one, Answer)]
+        pairs = [(answer, one) for (answer,), one in zip(labels, said, strict=True)]
         count = max(1, len(pairs))
         return {
             "exact_match": sum(exact_match(*pair) for pair in pairs) / count,
             "f1": sum(answer_f1(*pair) for pair in pairs) / count,
         }
-    ours = [[one["label"] for one in sample] for sample in predicted.values()]
+    ours = [
+        [one.label for one in sample] for sample in predicted.values() if isinstance(sample, list)
+    ]
     flat: Sequence[Sequence[str]] = [
         [name for sample in kind for name in sample] for kind in (labels, ours)
     ]

@@ -1,9 +1,27 @@
-"""One training run: step after step, with the log, held-out scores and checkpoints on the way."""
+"""One training run: step after step, with the log, held-out scores and checkpoints on the way.
+
+Loss spikes: a stated rule, and what is done about a step that breaks it.
+
+A step is a spike where its loss or the norm of its gradient is not a number, and, with ``factor``
+over 0, where its loss is over median + factor x MAD of the last ``window`` losses that were no
+spikes (MAD: the median distance from the median; at least 0.001).
+
+stop      the run ends, its last checkpoint kept
+skip      the weights stay as they were, and the step's data is passed over
+rollback  the run goes back to its last checkpoint and, when it comes there again, passes over the
+          data of the last ``batches`` steps up to the spike (Chowdhery et al. 2022, section 5.1)
+
+Passing over changes no weight: the count of steps, the rate and the order of data go on as if the
+step had been. What was recorded decides the same way again, so a resume ends with the same bits."""
 
 from __future__ import annotations
 
 import dataclasses
+import json
+import math
+import statistics
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -13,17 +31,17 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity, profile, schedule
 
-from llmcurate.base.disk.files import replacing
+from llmcurate.base.disk.files import replacing, write_atomic
+from llmcurate.base.disk.sealed_json import encode_json, seal, unseal
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import LlmcurateError, RunFailed
 from train.config import TrainConfig, locate, model_at
 from train.data.feed import Feed
-from train.data.labelled_feed import LabelledFeed
+from train.data.labelled import LabelledFeed
 from train.device import autocast
 from train.loop import conversion
 from train.loop.distributed import Ranks, place_model, settle
 from train.loop.evaluate import Scores, Scoring, Text, evaluate, scored, terms_of
-from train.loop.spikes import MOST, Guard, PassedOver
 from train.loop.start import take_over, teacher_of
 from train.loop.task_scores import assess
 from train.loop.training_step import Stepper
@@ -48,6 +66,89 @@ from train.runs.checkpoint import (
 )
 from train.runs.metrics import Log, Pending
 from train.runs.plan import Plan
+
+LEAST_MAD = 0.001
+MOST = 10  # spikes in a window: more are not accidents, and the run stops
+
+
+class Guard:
+    """Watches the losses of a run, in the order of its steps."""
+
+    def __init__(self, config: TrainConfig) -> None:
+        self.config = config
+        self.losses: deque[float] = deque(maxlen=config.spike_window)
+        self.spikes: list[int] = []
+
+    def reason(self, step: int, loss: float, norm: float) -> str | None:
+        """Why this step is a spike, or None; called once a step."""
+        broken = self._rule(loss, norm)
+        if broken is None:
+            self.losses.append(loss)
+            return None
+        window = self.config.spike_window
+        self.spikes = [*(s for s in self.spikes if s > step - window), step]
+        return broken
+
+    def _rule(self, loss: float, norm: float) -> str | None:
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            return f"loss {loss}, or its gradient, is not a number"
+        window, factor = self.config.spike_window, self.config.spike_factor
+        if not factor or len(self.losses) < window:
+            return None
+        middle = statistics.median(self.losses)
+        mad = statistics.median(abs(loss_before - middle) for loss_before in self.losses)
+        bound = middle + factor * max(mad, LEAST_MAD)
+        if loss <= bound:
+            return None
+        return (
+            f"loss {loss:.3f} is over {bound:.3f}: median {middle:.3f} + {factor:g} x MAD {mad:.3f}"
+        )
+
+    def dump(self) -> dict[str, list[float]]:
+        return {"losses": list(self.losses), "spikes": [*self.spikes]}
+
+    def load(self, state: Any) -> None:
+        """Take over what ``dump`` gave, as JSON has it; raises ``ValueError``."""
+        try:
+            losses = [float(value) for value in state["losses"]]
+            spikes = [int(value) for value in state["spikes"]]
+        except (TypeError, KeyError) as error:
+            raise ValueError("no losses and spikes") from error
+        self.losses = deque(losses, maxlen=self.config.spike_window)
+        self.spikes = spikes
+
+
+class PassedOver:
+    """spikes.json: the steps whose data a rollback passes over, and why."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._reasons: list[tuple[range, str]] = []
+        self.spikes: list[dict[str, Any]] = []
+        if path.is_file():
+            try:
+                self.spikes = unseal(json.loads(path.read_bytes()))["spikes"]
+                for spike in self.spikes:
+                    self._pass(spike)
+            except (ValueError, KeyError, TypeError, OverflowError) as error:
+                raise RunFailed(f"{path}: cannot be read ({error}); delete it") from error
+
+    def add(self, *, first: int, step: int, reason: str, documents: list[str], write: bool) -> None:
+        """Pass over the data of the steps ``first`` to ``step``, counted from 0."""
+        spike = {"step": step + 1, "from": first + 1, "reason": reason, "documents": documents}
+        self.spikes.append(spike)
+        self._pass(spike)
+        if write:
+            write_atomic(self.path, encode_json(seal({"version": 1, "spikes": self.spikes})))
+
+    def _pass(self, spike: dict[str, Any]) -> None:
+        steps = range(int(spike["from"]) - 1, int(spike["step"]))
+        self._reasons.append((steps, f"passed over: step {spike['step']}: {spike['reason']}"))
+
+    def reason(self, step: int) -> str | None:
+        """The spike for which the data of ``step``, counted from 0, is passed over, or None."""
+        return next((reason for steps, reason in self._reasons[::-1] if step in steps), None)
+
 
 WARM_UP = 2  # steps before those traced: the first compiles and allocates, the next warms the tool
 
@@ -143,7 +244,7 @@ class Run:
         if self.labelled is None:
             self.scored = scored(feed, settings.eval_tokens, settings.context)
         self.texts = texts or {}
-        self.converted: dict[str, Any] | None = None
+        self.converted: conversion.Converted | None = None
         self.passed = PassedOver(out / "spikes.json")
         parts = ranks.shards(settings)
         self.saver = Saver(out / "checkpoints", plan, first=ranks.first, parts=parts)
@@ -285,7 +386,7 @@ class Run:
                     log.write(lines)
                 raise
             if lines and lines[0]["step"] == 1 and self.converted is not None:
-                lines[0]["converted"] = self.converted
+                lines[0]["converted"] = dataclasses.asdict(self.converted)
             self.scores = self.evaluate() if scored else None
             if self.scores is not None:
                 lines[-1]["held_out"] = dataclasses.asdict(self.scores.held_out)

@@ -18,7 +18,7 @@ from train.model.decoder import Decoder
 from train.model.feed_forward_settings import Experts
 from train.model.plugin_settings import OwnAttention, Plugin
 from train.model.plugins import class_of
-from train.model.position_settings import Clipped, Disentangled, Distances, Rope
+from train.model.position_settings import Rope
 from train.model.presets import DECAYS
 from train.model.roles import Role, roles
 from train.objective_settings import Denoiser
@@ -182,8 +182,8 @@ def _seen(sight: Sight, step: int, causal: bool, context: int) -> float:
 
 def attention_flops(config: ModelConfig, context: int) -> float:
     """Forward operations a token on scores and weighted sums: 2 x heads x (head_dim + value_dim) a
-    key, which are the same but in latent attention; with ``Disentangled`` positions beside them the
-    products of queries and of keys with the vectors of the distances.
+    key, which are the same but in latent attention; beside them what positions that are a
+    part of attention cost.
     """
     keys = sum(attended(config, layer, context) for layer in range(config.layers))
     if config.encoder is not None:  # its own, and those of cross-attention
@@ -193,15 +193,8 @@ def attention_flops(config: ModelConfig, context: int) -> float:
     keys += config.head.mtp * attended(config, config.layers - 1, context)
     own, small = config.attention, config.generating
     beside = 0.0 if small is None else attention_flops(small, context)
-    if isinstance(config.position, Disentangled):
-        rows = 2 * min(config.position.buckets or config.position.span, context)
-        beside += 4.0 * own.heads * own.head_dim * rows * config.layers
-    if isinstance(config.position, Clipped):  # queries with the vectors of the distances
-        rows = config.position.span * (1 if config.causal else 2) + 1
-        beside += 2.0 * own.heads * own.head_dim * rows * config.layers
-    if isinstance(config.position, Distances):
-        rows = context if config.causal else 2 * context - 1
-        beside += 2.0 * own.heads * own.head_dim * rows * config.layers
+    of_distances = config.position.flops_beside(config, context)
+    beside += own.heads * own.head_dim * of_distances * config.layers
     return 2 * own.heads * (own.head_dim + own.value_dim) * keys + beside
 
 
@@ -336,9 +329,7 @@ def _experts(config: ModelConfig) -> str:
 def _position(config: ModelConfig) -> str:
     position = config.position
     if not isinstance(position, Rope):
-        names = {"alibi": "ALiBi", "t5": "T5 buckets", "disentangled": "disentangled relative"}
-        names |= {"clipped": "clipped relative", "distances": "Transformer-XL relative"}
-        return names.get(position.kind, position.kind)
+        return position.kind if isinstance(position, Plugin) else position.title
     text = f"RoPE {position.theta:g}"
     if position.dim is not None:
         text += f", {position.dim} of {config.attention.head_dim}"

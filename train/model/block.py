@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from train.attention import Mask, Relation, SharedMask
-from train.model.attention import CrossAttention
-from train.model.cache import LayerCache
-from train.model.choices import attention
-from train.model.config import ModelConfig
-from train.model.dropout import Dropout
+from train.model.attention_settings import Grouped, Latent
+from train.model.config import DeepNorm, ModelConfig, Parallel, ReZero, Serial
 from train.model.experts import feed_forward
-from train.model.feed_forward import Notes
-from train.model.norms import norm
+from train.model.latent import LatentAttention
+from train.model.layers import CrossAttention, Dropout, Notes, SelfAttention, View, norm
 from train.model.plugins import chosen
+from train.model.positions import ENCODINGS, Positions
 from train.model.roles import Role, give
-from train.model.stack_settings import ATTENDS, FEEDS, DeepNorm, Parallel, Parts, ReZero, Serial
+
+ATTENTIONS: dict[type, type[nn.Module]] = {Grouped: SelfAttention, Latent: LatentAttention}
+
+
+def attention(config: ModelConfig, backend: str) -> nn.Module:
+    """The attention of a configuration: its own, or that which positions are a part of."""
+    encoding = ENCODINGS.get(type(config.position), Positions)
+    make = encoding.attention or chosen(config.attention, ATTENTIONS)
+    part: nn.Module = make(config, backend)
+    return part
 
 
 class Join:
@@ -49,30 +54,6 @@ class ReZeroJoin(nn.Module):
 def join(config: ModelConfig) -> Join | ReZeroJoin:
     """How parts of a block of this configuration join the stream."""
     return (ReZeroJoin if isinstance(config.residual, ReZero) else Join)(config)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class View:
-    """What a block sees of a batch beside the stream. ``rotation``: of queries and keys; ``draws``:
-    a seed a token, for dropout and routers; ``cache``: the layer's keys and values so far, of which
-    those at ``kept`` stay, or all. ``tokens`` int64 [batch, length]; ``counted``: bool [batch,
-    length], those that are no padding, or None for all. In the decoder of an encoder-decoder
-    ``cross`` is the mask of cross-attention, and ``encoded`` [batch, source, hidden] what the
-    encoder made of the source; None where a cache holds its keys and values. ``relation``: vectors
-    of the distances between queries and keys, where positions are such.
-    """
-
-    mask: Mask | SharedMask
-    parts: Parts = ATTENDS + FEEDS
-    rotation: Tensor | None = None
-    draws: Tensor | None = None
-    cache: LayerCache | None = None
-    kept: Tensor | None = None
-    tokens: Tensor | None = None
-    counted: Tensor | None = None
-    cross: Mask | None = None
-    encoded: Tensor | None = None
-    relation: Relation | None = None
 
 
 def noted(out: Tensor | tuple[Tensor, Notes]) -> tuple[Tensor, Notes]:

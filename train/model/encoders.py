@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 from llmcurate.base.settings import change
 from train.model.attention_settings import Biases, Grouped
-from train.model.config import ModelConfig
+from train.model.config import Embedding, Generator, Head, ModelConfig, Norm
 from train.model.feed_forward_settings import Dense
-from train.model.head_settings import Embedding, Head
-from train.model.position_settings import Disentangled, Learned, Rope
-from train.model.stack_settings import Generator, Norm
+from train.model.position_settings import Learned, Position, Rope, encoding
 
 
 def bert(
@@ -125,7 +124,7 @@ def deberta(
     hidden: int,
     heads: int,
     *,
-    position: Disentangled | None = None,
+    position: Callable[[], Position] = partial(encoding, "disentangled"),
     bias: Biases = "but_keys",
     vocab: int = 50_265,
     context: int = 512,
@@ -147,10 +146,11 @@ def deberta(
     )
     assert isinstance(config.attention, Grouped)
     attention = replace(config.attention, bias=bias)
-    return replace(config, attention=attention, position=position or Disentangled())
+    return replace(config, attention=attention, position=position())
 
 
-_V3 = Disentangled(buckets=256, norm=True, shared=True)
+_V3 = partial(encoding, "disentangled", buckets=256, norm=True, shared=True)
+deberta_tiny = partial(deberta, position=partial(encoding, "disentangled", span=128))
 deberta_v3 = partial(deberta, position=_V3, bias="all", vocab=128_100)
 
 
@@ -226,9 +226,7 @@ ENCODERS = {
     "albert-xxlarge": partial(albert, 12, 4096, 64),
     "spanbert-base": partial(spanbert, 12, 768, 12),
     "spanbert-large": partial(spanbert, 24, 1024, 16),
-    "deberta-tiny": partial(
-        deberta, 4, 192, 6, position=Disentangled(span=128), vocab=4096, context=256, dropout=0.0
-    ),
+    "deberta-tiny": partial(deberta_tiny, 4, 192, 6, vocab=4096, context=256, dropout=0.0),
     "deberta-base": partial(deberta, 12, 768, 12),
     "deberta-large": partial(deberta, 24, 1024, 16),
     "deberta-v3-small": partial(deberta_v3, 6, 768, 12),

@@ -1,7 +1,7 @@
 """Mixture of experts: feed-forwards of which a router chooses a few for each token.
 
 The assignments of tokens to experts are sorted by expert, and each expert's rows are multiplied
-together (train/model/experts.py): nothing is padded, and nothing is dropped unless a capacity is
+together: nothing is padded, and nothing is dropped unless a capacity is
 set (MegaBlocks, Gale et al. 2023).
 
 An operator of ours, opaque to ``torch.compile`` and to tensors without storage, around PyTorch's
@@ -25,16 +25,15 @@ from train.device import in_products
 from train.model import feed_forward_settings as settings
 from train.model import roles
 from train.model.config import ModelConfig
-from train.model.dropout import drawn, key_of
-from train.model.feed_forward import FUNCTIONS, FeedForward, Notes
 from train.model.feed_forward_settings import ACTIVATIONS
+from train.model.layers import FUNCTIONS, FeedForward, Notes, drawn, key_of
 from train.model.plugins import chosen
 from train.model.roles import Role
 from train.split import split_like
 
 if TYPE_CHECKING:
-    from train.model.block import View
     from train.model.decoder import Decoder
+    from train.model.layers import View
 
 
 _NATIVE = getattr(F, "grouped_mm", None)  # not in every PyTorch

@@ -16,12 +16,12 @@ from torch import Tensor, nn
 from train.attention import Mask, SharedMask, attend
 from train.model.attention_settings import Latent
 from train.model.config import ModelConfig
-from train.model.norms import RMSNorm
+from train.model.layers import RMSNorm
+from train.model.positions import rotate, scores_factor
 from train.model.roles import linear
-from train.model.rope import rotate, scores_factor
 
 if TYPE_CHECKING:
-    from train.model.block import View
+    from train.model.layers import View
 
 EPS = 1e-6  # of its own norms in DeepSeek's code, whatever that of the others is
 

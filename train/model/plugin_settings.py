@@ -1,23 +1,60 @@
 """Settings of parts from a user's own file: `model.feed_forward=my_layer.py:LiGLU`.
 
 The text of the file is a setting of the model, so that it goes wherever the model goes: a run's
-checkpoints hold it and their checksums cover it. Who may run it is decided in plugins.py.
-"""
+checkpoints hold it and their checksums cover it. Who may run it is decided in plugins.py."""
 
 from __future__ import annotations
 
+import os
 import re
+from contextlib import suppress
 from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
+from llmcurate.base.disk.files import cache_folder, text_digest
 from llmcurate.base.errors import UsageError
 from llmcurate.base.settings import dataclass
 from train.model.attention_settings import Grouped
-from train.model.code import trust
 from train.model.feed_forward_settings import Dense
+from train.model.position_settings import Position
+
+TRUST_CODE = "LLMCURATE_TRUST_CODE"  # a variable of the environment, which all processes see
+
+_trusted: set[str] = set()
+
+
+def trust(code: str) -> None:
+    """Let this text run, here and later on this machine."""
+    digest = text_digest(code)
+    _trusted.add(digest)
+    with suppress(OSError, RuntimeError):  # without a cache it is asked for the next time
+        path = _record()
+        if digest not in _recorded(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("a", encoding="ascii") as file:
+                file.write(f"{digest}\n")
+
+
+def trusted(code: str) -> bool:
+    """Whether this text may run."""
+    digest = text_digest(code)
+    if os.environ.get(TRUST_CODE) == "1" or digest in _trusted:
+        return True
+    with suppress(OSError, RuntimeError):
+        return digest in _recorded(_record())
+    return False
+
+
+def _recorded(path: Path) -> list[str]:
+    return path.read_text(encoding="ascii", errors="replace").split() if path.is_file() else []
+
+
+def _record() -> Path:
+    return cache_folder() / "trusted-code"
+
 
 _NAMED = re.compile(r"(?P<file>[^\0]*?(?P<name>[^/\\\0]+\.py)):(?P<owner>[^\W\d]\w*)")
 _BYTES = 1_000_000
@@ -75,10 +112,8 @@ class OwnAttention(Plugin, Grouped):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnPosition(Plugin):
+class OwnPosition(Plugin, Position):
     """An encoding of positions of the user's own."""
-
-    table: ClassVar[bool] = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,10 +20,10 @@ from typing import Any
 
 from torch import nn
 
+from llmcurate.base.disk.files import text_digest
 from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
-from train.model.code import TRUST_CODE, digest_of, trusted
 from train.model.config import ModelConfig
-from train.model.plugin_settings import Plugin
+from train.model.plugin_settings import TRUST_CODE, Plugin, trusted
 
 _PREFIX = "_own_part_"  # of modules that are made of users' files
 
@@ -76,7 +76,7 @@ def _is_part(value: Any, module: types.ModuleType) -> bool:
 
 @lru_cache(maxsize=64)
 def _module(file: str, code: str) -> types.ModuleType:
-    module = types.ModuleType(_PREFIX + digest_of(code)[:16])
+    module = types.ModuleType(_PREFIX + text_digest(code)[:16])
     module.__file__ = file
     linecache.cache[file] = len(code), None, code.splitlines(keepends=True), file
     sys.modules[module.__name__] = module

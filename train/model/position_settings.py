@@ -1,12 +1,20 @@
-"""The settings of positions: how a token's place is known, and how that is stretched."""
+"""The settings of positions: how a token's place is known, and how that is stretched.
+
+Most encodings are a file each in encodings/: settings, tables, bias and cost in one.
+"""
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar, Literal, TypeVar
 
 from pydantic import Field
 
-from llmcurate.base.settings import dataclass, refuse
+from llmcurate.base.errors import UsageError
+from llmcurate.base.settings import dataclass, kinds_of, refuse
+
+P = TypeVar("P", bound="Position")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,13 +80,63 @@ class RopeScaling:
         )
 
 
+# Encodings of this module, and a file each in encodings/, which is imported when it is asked for.
+_FILES = sorted(path.stem for path in (Path(__file__).parent / "encodings").glob("[a-z]*.py"))
+POSITIONS = ("rope", "learned", *_FILES, "none")
+
+
 @dataclass(frozen=True, kw_only=True)
-class Rope:
-    """Queries and keys turned by their positions. ``table``: whether an encoding looks positions
-    up, so that there are none past the context.
+class Position:
+    """An encoding of positions, by its settings. ``table``: whether it looks positions up, so that
+    there are none past the context; ``in_attention``: whether it is a part of attention; ``title``:
+    its name in tables.
     """
 
     table: ClassVar[bool] = False
+    in_attention: ClassVar[bool] = False
+    title: ClassVar[str]
+    kinds: ClassVar[tuple[str, ...]] = POSITIONS
+    kind: str
+
+    @classmethod
+    def of_kind(cls, kind: str | None) -> type[Position]:
+        """The encoding of that name; rope where there is none. Raises ``UsageError``."""
+        if kind not in KINDS and kind in POSITIONS:
+            import_module(f"train.model.encodings.{kind}")
+        if kind is not None and kind not in KINDS:
+            raise UsageError(f"{kind!r}: choose one of {', '.join(POSITIONS)}")
+        return KINDS[kind or "rope"]
+
+    @classmethod
+    def all_kinds(cls) -> tuple[type[Position], ...]:
+        """All encodings that there are."""
+        return tuple(map(cls.of_kind, POSITIONS))
+
+    def flops_beside(self, config: Any, context: int) -> float:
+        """Forward operations a token of a layer on vectors of distances, by head and dimension."""
+        return 0.0
+
+
+KINDS: dict[str, type[Position]] = {}
+
+
+def position(settings: type[P]) -> type[P]:
+    """Register the settings of an encoding under their ``kind``."""
+    KINDS[kinds_of(settings)[0]] = settings
+    return settings
+
+
+def encoding(kind: str, **settings: Any) -> Position:
+    """The encoding of that name with these settings."""
+    return Position.of_kind(kind)(kind=kind, **settings)
+
+
+@position
+@dataclass(frozen=True, kw_only=True)
+class Rope(Position):
+    """Queries and keys turned by their positions."""
+
+    title: ClassVar[str] = "RoPE"
     kind: Literal["rope"] = "rope"
     theta: float = Field(10_000.0, gt=0, description="Base of the rotary frequencies.")
     window_theta: float | None = Field(
@@ -94,125 +152,21 @@ class Rope:
     )
 
 
+@position
 @dataclass(frozen=True, kw_only=True)
-class Learned:
+class Learned(Position):
     """A learned vector for each position, added to the embedding."""
 
     table: ClassVar[bool] = True
+    title: ClassVar[str] = "learned"
     kind: Literal["learned"] = "learned"
     offset: int = Field(0, ge=0, description="Rows that come before position 0 (OPT has 2).")
 
 
+@position
 @dataclass(frozen=True, kw_only=True)
-class Sinusoidal:
-    """Sines and cosines, added to the embedding times sqrt(hidden)."""
-
-    table: ClassVar[bool] = True
-    kind: Literal["sinusoidal"] = "sinusoidal"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Alibi:
-    """A number for the distance and the head, taken off each score."""
-
-    table: ClassVar[bool] = False
-    kind: Literal["alibi"] = "alibi"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Buckets:
-    """A learned number for each bucket of distances and head, shared by the layers."""
-
-    table: ClassVar[bool] = False
-    kind: Literal["t5"] = "t5"
-    buckets: int = Field(32, ge=2, description="Buckets of distances.")
-    distance: int = Field(
-        128, ge=1, description="Distance in tokens from which on all share the last bucket."
-    )
-
-    def __post_init__(self) -> None:
-        refuse(
-            self.distance <= self.buckets // 2,
-            "position.buckets: give position.distance over half of them",
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Disentangled:
-    """A learned vector for each distance, shared by the layers, which each make a key and a query
-    of it that meet the queries and keys of tokens.
-    """
-
-    table: ClassVar[bool] = False
-    kind: Literal["disentangled"] = "disentangled"
-    span: int = Field(
-        512, ge=2, description="Distance in tokens from which on all share the last vector."
-    )
-    buckets: int | None = Field(
-        None,
-        ge=4,
-        description="Vectors to either side: for half of them single distances, then more by the "
-        "logarithm up to span (DeBERTa-v2). Without a value one for each distance.",
-    )
-    norm: bool = Field(False, description="Whether the vectors are normed (DeBERTa-v2).")
-    shared: bool = Field(
-        False,
-        description="Whether each layer's matrices of tokens make keys and queries of them too "
-        "(v2).",
-    )
-
-    def __post_init__(self) -> None:
-        refuse(
-            self.buckets is not None and self.span < 2 * self.buckets,
-            f"position.buckets is {self.buckets}: give position.span of twice as much or more",
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Clipped:
-    """A learned vector for each distance up to ``span``, one in each layer for all its heads, added
-    to the keys; not to the values, which changed nothing in the paper's table 3.
-    """
-
-    table: ClassVar[bool] = False
-    kind: Literal["clipped"] = "clipped"
-    span: int = Field(
-        16, ge=1, description="Distance in tokens from which on all share the last vector."
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Distances:
-    """The sinusoids of each distance, of which each layer makes a key; two learned vectors a head
-    stand in for what a query knows of its own position.
-    """
-
-    table: ClassVar[bool] = False
-    kind: Literal["distances"] = "distances"
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoPositions:
+class NoPositions(Position):
     """Nothing but the causal mask says where a token stands."""
 
-    table: ClassVar[bool] = False
+    title: ClassVar[str] = "none"
     kind: Literal["none"] = "none"
-
-
-Position = (
-    Rope | Learned | Sinusoidal | Alibi | Buckets | Disentangled | Clipped | Distances | NoPositions
-)
-# Those by vectors of distances, which are a part of attention.
-Vectors = Disentangled | Clipped | Distances
-
-POSITIONS = (
-    "rope",
-    "learned",
-    "sinusoidal",
-    "alibi",
-    "t5",
-    "disentangled",
-    "clipped",
-    "distances",
-    "none",
-)

@@ -1,22 +1,119 @@
 """Positions: each encoding is an object that says what it does to embeddings, queries and keys,
-and scores. Those by vectors of distances stand beside the attention that reads them. To add one,
-write its settings in position_settings.py, its class here, and put both in choices.py.
+and scores. To add one, write a file in encodings/, named by its kind.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import ClassVar, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from train.attention import Alibi as AlibiBias
-from train.attention import Bias, Mask, Relation, Relative, SharedMask
+from train.attention import Bias, Mask, Relation, SharedMask
 from train.model import roles
 from train.model.config import ModelConfig
-from train.model.position_settings import Buckets, Learned
+from train.model.plugins import chosen
+from train.model.position_settings import Learned, NoPositions, Rope, RopeScaling
 from train.model.roles import Role
-from train.model.rope import rope_frequencies, rotations, window_frequencies
+
+E = TypeVar("E", bound="Positions")
+
+
+def rotations(frequencies: Tensor, factor: float, positions: Tensor) -> Tensor:
+    """What ``rotate`` multiplies by, for positions [batch or 1, length]: float32
+    [2, batch or 1, 1, length, rotated], cosines, and sines that are negative in the first half.
+    """
+    angle = positions[:, None, :, None].float() * frequencies
+    cos, sin = angle.cos() * factor, angle.sin() * factor
+    return torch.stack((torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)))
+
+
+def rotate(x: Tensor, rotation: Tensor) -> Tensor:
+    """Rotate dimension i with i + rotated / 2, the pairing of Hugging Face's LLaMA weights; what
+    is past the rotated dimensions stays. ``x``: [batch, heads, length, head_dim].
+    """
+    cos, sin = rotation.to(x.dtype)
+    size = cos.shape[-1]
+    turned = x if size == x.shape[-1] else x[..., :size]
+    first, second = turned.chunk(2, dim=-1)
+    turned = torch.addcmul(turned * cos, torch.cat((second, first), dim=-1), sin)
+    return turned if size == x.shape[-1] else torch.cat((turned, x[..., size:]), dim=-1)
+
+
+def rope_frequencies(config: ModelConfig) -> tuple[Tensor, float]:
+    """The angle a step turns each pair by: float32 [rotated / 2]; and the factor on cos and sin.
+
+    Su et al. 2021, with the scaling of the configuration.
+    """
+    assert isinstance(config.position, Rope)
+    size, theta, scaling = config.rotated, config.position.theta, config.position.scaling
+    if scaling is not None and scaling.kind == "ntk":
+        theta *= scaling.factor ** (size / (size - 2))
+    frequencies = _plain(size, theta)
+    if scaling is None or scaling.kind == "ntk":
+        return frequencies, 1.0
+    if scaling.kind == "linear":
+        return frequencies / scaling.factor, 1.0
+    if scaling.kind == "llama3":
+        return _llama3(frequencies, scaling), 1.0
+    given = scaling.attention_factor
+    if scaling.kind == "yarn":
+        usual = 1.0 if scaling.all_dims else temperature(scaling.factor)
+        return _yarn(frequencies, scaling, size, theta), given or usual
+    if config.context <= scaling.original_context:
+        return frequencies / torch.tensor(scaling.short), 1.0
+    stretch = config.context / scaling.original_context
+    usual = math.sqrt(1 + math.log(stretch) / math.log(scaling.original_context))
+    return frequencies / torch.tensor(scaling.long), given or usual
+
+
+def temperature(factor: float, share: float = 1.0) -> float:
+    """What YaRN multiplies queries and keys by (Peng et al. 2023, equation 22), by ``share`` of the
+    logarithm.
+    """
+    return 1.0 if factor <= 1 else 0.1 * share * math.log(factor) + 1.0
+
+
+def scores_factor(config: ModelConfig) -> float:
+    """What all of a score is multiplied by, not what is turned alone; see ``all_dims``."""
+    scaling = config.position.scaling if isinstance(config.position, Rope) else None
+    return 1.0 if scaling is None else temperature(scaling.factor, scaling.all_dims) ** 2
+
+
+def window_frequencies(config: ModelConfig) -> Tensor | None:
+    """The same of layers with a window, which are not stretched; None where they are as others."""
+    assert isinstance(config.position, Rope)
+    theta = config.position.window_theta
+    return None if theta is None else _plain(config.rotated, theta)
+
+
+def _plain(size: int, theta: float) -> Tensor:
+    return 1.0 / theta ** (torch.arange(0, size, 2, dtype=torch.int64).float() / size)
+
+
+def _llama3(frequencies: Tensor, scaling: RopeScaling) -> Tensor:
+    """Long waves are slowed down by the factor, short ones kept, those between interpolated."""
+    wave = 2 * math.pi / frequencies
+    turns = scaling.original_context / wave
+    share = ((turns - scaling.low) / (scaling.high - scaling.low)).clamp(0, 1)
+    return (1 - share) * frequencies / scaling.factor + share * frequencies
+
+
+def _yarn(frequencies: Tensor, scaling: RopeScaling, size: int, theta: float) -> Tensor:
+    """As ``llama3``, with a ramp over the index of the pair, not over its turns."""
+
+    def pair(turns: float) -> float:
+        """The index of the pair that turns so often in the original context."""
+        wave = scaling.original_context / (turns * 2 * math.pi)
+        return size * math.log(wave) / (2 * math.log(theta))
+
+    first = max(math.floor(pair(scaling.beta_fast)), 0)
+    last = min(math.ceil(pair(scaling.beta_slow)), size - 1)
+    index = torch.arange(size // 2, dtype=torch.float32)
+    slowed = ((index - first) / max(last - first, 0.001)).clamp(0, 1)
+    return slowed * frequencies / scaling.factor + (1 - slowed) * frequencies
 
 
 def sinusoids(length: int, hidden: int) -> Tensor:
@@ -29,22 +126,36 @@ def sinusoids(length: int, hidden: int) -> Tensor:
     return table
 
 
-def alibi_slopes(heads: int) -> Tensor:
-    """float32 [heads]: 2 ** (-8 i / heads); for heads that are no power of two, those of the power
-    below and every second one of the power above (Press et al. 2022).
-    """
-    power = 2 ** math.floor(math.log2(heads))
-    slopes = [2 ** (-8 * (i + 1) / power) for i in range(power)]
-    extra = [2 ** (-4 * (2 * i + 1) / power) for i in range(heads - power)]
-    return torch.tensor(slopes + extra)
-
-
 # So small that the first loss is ln(vocab) within a few hundredths, for a tied head too.
 EMBEDDING = 0.4
 
 
+ENCODINGS: dict[type, type[Positions]] = {}
+
+
+def encodes(settings: type) -> Callable[[type[E]], type[E]]:
+    """Register the module of an encoding under its settings."""
+
+    def register(module: type[E]) -> type[E]:
+        ENCODINGS[settings] = module
+        return module
+
+    return register
+
+
+def positions(config: ModelConfig) -> Positions:
+    """The encoding of a configuration."""
+    encoding: Positions = chosen(config.position, ENCODINGS)(config)
+    return encoding
+
+
+@encodes(NoPositions)
 class Positions(nn.Module):
-    """No positions, and what an encoding may do. ``heads``: those that a bias is for."""
+    """No positions, and what an encoding may do. ``heads``: those that a bias is for;
+    ``attention``: the module of attention that it is a part of.
+    """
+
+    attention: ClassVar[type[nn.Module] | None] = None
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -71,6 +182,7 @@ class Positions(nn.Module):
         return None
 
 
+@encodes(Rope)
 class Rotary(Positions):
     """Queries and keys turned by an angle for each pair of dimensions (Su et al. 2021)."""
 
@@ -94,6 +206,7 @@ class Rotary(Positions):
         return rotations(self.frequencies, self.factor, positions)
 
 
+@encodes(Learned)
 class LearnedTable(Positions):
     """A vector for each position, added to the embedding."""
 
@@ -107,46 +220,3 @@ class LearnedTable(Positions):
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         return x + nn.functional.embedding(positions + self.offset, self.weight)
-
-
-class Sinusoids(Positions):
-    """Sines and cosines, added to the embedding times sqrt(hidden) (Vaswani et al. 2017)."""
-
-    sinusoids: Tensor
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__(config)
-        table = sinusoids(config.context, config.positioned)
-        self.register_buffer("sinusoids", table, persistent=False)
-
-    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
-        return x * x.shape[-1] ** 0.5 + self.sinusoids[positions].to(x.dtype)
-
-
-class Slopes(Positions):
-    """Scores less the distance times the head's slope (Press et al. 2022)."""
-
-    slopes: Tensor
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__(config)
-        slopes = alibi_slopes(config.attention.heads)
-        self.register_buffer("slopes", slopes, persistent=False)
-
-    def bias(self) -> AlibiBias:
-        return AlibiBias(slopes=self.slopes[self.heads])
-
-
-class RelativeBuckets(Positions):
-    """Scores and a learned number for the distance's bucket and the head (Raffel et al. 2020)."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__(config)
-        assert isinstance(config.position, Buckets)
-        self.distance, self.both_ways = config.position.distance, not config.causal
-        self.weight = nn.Parameter(torch.zeros(config.position.buckets, config.attention.heads))
-        roles.give(self, weight=Role(part="positions", use="lookup", std=0.02, split="heads"))
-
-    def bias(self) -> Relative:
-        weight = self.weight[:, self.heads]
-        return Relative(weight=weight, distance=self.distance, both_ways=self.both_ways)

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from train import objective_settings as own
 from train.data.readers import Ints
 from train.data.rows import Piece, Takes
 from train.data.vocabulary import Vocabulary
-from train.objective_settings import FillInTheMiddle as Settings
-from train.objectives.example import IGNORED, Draws, Example, Objective, laid_out
+from train.objectives.example import IGNORED, Draws, Example, Objective, laid_out, learns
 
 
+@learns(own.Causal, by=("decoder",))
 class Causal(Objective):
     """Language modelling (Radford et al. 2018); it needs no special token. Settings ``across``: the
     documents of a row are one to the model, end of text before each but the first."""
@@ -30,6 +31,7 @@ class Causal(Objective):
         return replace(example, documents=example.documents.clamp(max=0))
 
 
+@learns(own.Prefix, by=("decoder",))
 class Prefix(Objective):
     """The beginning of each piece, of a length drawn evenly, is read both ways and not scored; the
     rest is predicted causally (Liu et al. 2018; Raffel et al. 2020, section 3.2.1). One token at
@@ -55,6 +57,7 @@ class Prefix(Objective):
 PARTS = ("prefix", "suffix", "middle")
 
 
+@learns(own.FillInTheMiddle, by=("decoder",))
 class FillInTheMiddle(Objective):
     """A share of the pieces is cut in three at two tokens drawn evenly, and the middle stands last
     (Bavarian et al. 2022, sections 3 and 4.3):
@@ -68,17 +71,17 @@ class FillInTheMiddle(Objective):
 
     likelihood = False
 
-    def __init__(self, settings: Settings, tokens: Vocabulary) -> None:
+    def __init__(self, settings: own.FillInTheMiddle, tokens: Vocabulary) -> None:
         super().__init__(settings, tokens)
         self.rate, self.spm, self.end = settings.rate, settings.spm, tokens.special["end"]
         self.marks = [tokens.special[f"fim {part}"] for part in PARTS]
 
     @staticmethod
-    def needs(settings: Settings, context: int) -> tuple[str, ...]:
+    def needs(settings: own.FillInTheMiddle, context: int) -> tuple[str, ...]:
         return (*(f"fim {part}" for part in PARTS), "end")
 
     @staticmethod
-    def takes(settings: Settings) -> Takes:
+    def takes(settings: own.FillInTheMiddle) -> Takes:
         return lambda length, context: length + 4
 
     def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:

@@ -29,7 +29,7 @@ from train.objective_settings import (
     Spans,
     Ul2,
 )
-from train.objectives.example import Draws, Example, Objective, laid_out
+from train.objectives.example import Draws, Example, Objective, laid_out, learns
 
 Draw = Callable[[int, int], npt.NDArray[np.float64]]  # (count, what), as Draws.shares of a piece
 Flags = npt.NDArray[np.bool_]
@@ -349,6 +349,7 @@ NOISES: dict[type, type[Noise]] = {
 }
 
 
+@learns(*NOISES, by=("decoder", "encoder-decoder"))
 class Denoising(Objective):
     """A text's source is read, and its target is learned, each with an end of text behind it
     (Raffel et al. 2020, section 3.1.4). By the ``form`` of the settings an encoder reads the source

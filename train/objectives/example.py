@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from train.data.feed import Feed
     from train.model.decoder import Decoder
 
+Kind = TypeVar("Kind", bound="Objective")
 _STEP = 0x9E3779B97F4A7C15
 IGNORED = -100  # a target that is not scored (torch's cross_entropy default)
 
@@ -183,6 +184,21 @@ class Objective(ABC):
     @abstractmethod
     def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:
         """One row of the pieces, which fit into ``context`` positions."""
+
+
+OBJECTIVES: dict[type, type[Objective]] = {}
+FORMS: dict[type, tuple[str, ...]] = {}  # of models that may ask for it
+
+
+def learns(*settings: type, by: tuple[str, ...] = ()) -> Callable[[type[Kind]], type[Kind]]:
+    """Register the class of these settings. ``by``: the forms of models that may ask for them."""
+
+    def register(kind: type[Kind]) -> type[Kind]:
+        OBJECTIVES.update(dict.fromkeys(settings, kind))
+        FORMS.update(dict.fromkeys(settings, by))
+        return kind
+
+    return register
 
 
 class Source(Protocol):

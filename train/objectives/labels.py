@@ -11,15 +11,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from train.data.labelled_feed import LabelledPiece, whole
+from train.data.labelled import LabelledPiece, Window, whole
 from train.data.rows import Piece, Takes
-from train.data.windows import Window
-from train.objectives.example import IGNORED, Draws, Example, Objective
+from train.objective_settings import Task
+from train.objectives.example import IGNORED, Draws, Example, Objective, learns
 
 LONGEST = 30  # tokens of an answer (Devlin et al. 2019's code)
 VALUES = 4  # of each place: see ``answers``
 
 
+@learns(Task)
 class Labelled(Objective):
     """Windows as rows: labels where the head is asked, or of answers the places of their first and
     last tokens in the row.

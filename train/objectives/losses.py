@@ -22,8 +22,7 @@ from train.device import in_products
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.model.feed_forward_settings import Experts
-from train.model.heads import PLACES
-from train.model.mtp import later_targets
+from train.model.heads import PLACES, later_targets
 from train.objective_settings import Replaced
 from train.objectives.example import IGNORED, Example
 from train.objectives.labels import span_losses

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,17 +12,115 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from train import objective_settings as own
 from train.data.packing import scatter
 from train.data.readers import Ints
 from train.data.rows import Piece, Takes
 from train.data.vocabulary import Vocabulary
-from train.objective_settings import Masked as Settings
-from train.objective_settings import NextSentence
-from train.objectives.collocations import Collocations
-from train.objectives.example import IGNORED, Draws, Example, Objective, laid_out
+from train.objectives.example import IGNORED, Draws, Example, Objective, laid_out, learns
 
 if TYPE_CHECKING:
     from train.data.feed import Feed
+
+
+LONGEST_NGRAM = 5  # words (Levine et al. 2021, section 4)
+SEEN = 10  # times, and once more (AI21Labs/pmi-masking, README.md: "over 10 occurrences")
+WORDS = 1 << 22  # that are counted at most: the five tables take some 300 MB
+
+_Keys = npt.NDArray[np.uint64]
+
+
+class Collocations:
+    """The n-grams of 2 to 5 words that occur over 10 times and whose words go together most:
+    of each length this ``share`` of them, by their PMI. That of an n-gram is the least, over all
+    ways to cut it, of log p(n-gram) / product of p(part): so none is high by a part of it alone
+    (Levine et al. 2021, section 3). ``documents``: ids [tokens] of each, with a bool of whether a
+    word begins there; the first 4 million words count.
+    """
+
+    def __init__(
+        self, documents: Iterable[tuple[Ints, npt.NDArray[np.bool_]]], share: float
+    ) -> None:
+        parts, total = [], 0
+        for ids, begins in documents:
+            parts.append(words_of(ids, begins)[0])
+            total += len(parts[-1])
+            if total >= WORDS:
+                break
+        words = np.concatenate([np.zeros(0, np.uint64), *parts])[:WORDS]
+        document = np.repeat(np.arange(len(parts)), [len(part) for part in parts])[:WORDS]
+        self.keys = [np.zeros(0, np.uint64)] * 2  # of n-grams by their length, sorted
+        chances: list[npt.NDArray[np.float64]] = [np.zeros(0)]  # log p of that which begins there
+        for length in range(1, LONGEST_NGRAM + 1):
+            grams = ngrams(words, length)
+            inside = document[: len(grams)] == document[len(words) - len(grams) :]
+            distinct, first, which, counts = np.unique(
+                grams[inside], return_index=True, return_inverse=True, return_counts=True
+            )
+            log_p = np.full(len(words), -np.inf)
+            starts = np.flatnonzero(inside)
+            log_p[starts] = np.log(counts / max(1, len(starts)))[which]
+            chances.append(log_p)
+            if length > 1:
+                often = counts > SEEN
+                scores = pmi(chances, starts[first[often]], length)
+                kept = np.argsort(-scores, kind="stable")[: int(share * len(scores))]
+                self.keys.append(np.sort(distinct[often][kept]))
+
+    def __len__(self) -> int:
+        return sum(map(len, self.keys))
+
+    def units(self, ids: Ints, begins: npt.NDArray[np.bool_]) -> Ints:
+        """Where each unit of a text begins: a word, or words that go together, the longest first
+        from the left.
+        """
+        words, first = words_of(ids, begins)
+        longest = np.ones(len(words), np.int64)
+        for length in range(2, LONGEST_NGRAM + 1):
+            grams = ngrams(words, length)
+            there = np.isin(grams, self.keys[length])
+            longest[: len(grams)][there] = length
+        starts, word = [], 0
+        while word < len(words):
+            starts.append(word)
+            word += int(longest[word])
+        return first[np.array(starts, np.int64)]
+
+
+def words_of(ids: Ints, begins: npt.NDArray[np.bool_]) -> tuple[_Keys, Ints]:
+    """A key of each word, the same for the same tokens, and its first token's place."""
+    first = np.flatnonzero(begins | (np.arange(len(ids)) == 0))
+    if not len(ids):
+        return np.zeros(0, np.uint64), first
+    inside = np.arange(len(ids)) - np.repeat(first, np.diff(first, append=len(ids)))
+    keys = scatter(ids.astype(np.uint64) + (inside.astype(np.uint64) << np.uint64(32)))
+    return np.add.reduceat(keys, first), first
+
+
+def ngrams(words: _Keys, length: int) -> _Keys:
+    """A key of each run of so many words."""
+    count = max(0, len(words) - length + 1)
+    total = np.zeros(count, np.uint64)
+    with np.errstate(over="ignore"):
+        for place in range(length):
+            total += scatter(words[place : place + count] + np.uint64(place))
+    return total
+
+
+def pmi(
+    chances: list[npt.NDArray[np.float64]], starts: Ints, length: int
+) -> npt.NDArray[np.float64]:
+    """Of the n-grams that begin at ``starts``; ``chances[n]``: log p of that of n words by where it
+    begins.
+    """
+    best = [np.zeros(len(starts))]  # of the ways to cut the first words
+    for end in range(1, length + 1):
+        cut = [
+            best[end - last] + chances[last][starts + end - last]
+            for last in range(1, min(end, length - 1) + 1)
+        ]
+        best.append(np.max(cut, axis=0))
+    return chances[length][starts] - best[length]
 
 
 LONGEST = 10  # words of a span (Joshi et al. 2020)
@@ -30,6 +128,7 @@ LONGEST = 10  # words of a span (Joshi et al. 2020)
 MASKED, RANDOM = 0.8, 0.1
 
 
+@learns(own.Masked, by=("encoder",))
 class Masked(Objective):
     """A share of the tokens is to be found from all of their document (Devlin et al. 2019): of
     these 8 of 10 are shown as the mask, 1 as a random token, 1 as it is.
@@ -44,7 +143,7 @@ class Masked(Objective):
     sparse = True
     likelihood = False
 
-    def __init__(self, settings: Settings, tokens: Vocabulary) -> None:
+    def __init__(self, settings: own.Masked, tokens: Vocabulary) -> None:
         super().__init__(settings, tokens)
         self.rate, self.unit, self.fixed = settings.rate, settings.unit, settings.fixed
         self.span, self.mask = settings.span, tokens.special["mask"]
@@ -66,7 +165,7 @@ class Masked(Objective):
         self.collocations = Collocations(texts, self.settings.collocations)
 
     @staticmethod
-    def needs(settings: Settings, context: int) -> tuple[str, ...]:
+    def needs(settings: own.Masked, context: int) -> tuple[str, ...]:
         return ("mask",)
 
     def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:
@@ -139,6 +238,7 @@ def _lengths(shares: npt.NDArray[np.float64], mean: float) -> npt.NDArray[np.int
     return 1 + np.minimum(np.searchsorted(bounds, shares, side="right"), LONGEST - 1)
 
 
+@learns(own.NextSentence, own.SentenceOrder)
 class Pairs(Objective):
     """A piece is cut in two, near its middle, with a separator between them: do they belong
     together? Tokens are hidden as by ``Masked``.
@@ -151,20 +251,20 @@ class Pairs(Objective):
     sparse = True
     likelihood = False
 
-    def __init__(self, settings: Settings, tokens: Vocabulary) -> None:
+    def __init__(self, settings: own.Masked, tokens: Vocabulary) -> None:
         super().__init__(settings, tokens)
-        self.masked, self.next = Masked(settings, tokens), isinstance(settings, NextSentence)
+        self.masked, self.next = Masked(settings, tokens), isinstance(settings, own.NextSentence)
         self.separator = tokens.special["sep"]
 
     def study(self, feed: Feed) -> None:
         self.masked.study(feed)
 
     @staticmethod
-    def needs(settings: Settings, context: int) -> tuple[str, ...]:
+    def needs(settings: own.Masked, context: int) -> tuple[str, ...]:
         return (*Masked.needs(settings, context), "sep")
 
     @staticmethod
-    def takes(settings: Settings) -> Takes:
+    def takes(settings: own.Masked) -> Takes:
         return lambda length, context: length + 1  # the separator
 
     def example(self, pieces: Sequence[Piece], context: int, draws: Draws) -> Example:
@@ -202,6 +302,7 @@ class Pairs(Objective):
         return both[:, :1], both[:, 1:middle], both[:, middle:]
 
 
+@learns(own.Replaced)
 class Replaced(Masked):
     """Hidden tokens, as those of ``Masked``, each shown as the mask: a generator learns to find
     them. What it draws in their place, by the ``chances`` of the example, a discriminator learns to

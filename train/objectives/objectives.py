@@ -1,46 +1,29 @@
 """The objective of each kind of settings. To add one, write its settings in
-train/objective_settings.py and its class in a file here, and put both below.
+train/objective_settings.py and its class in a file here, with ``learns``.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from pkgutil import iter_modules
+from typing import Any, get_args
 
+import train.objectives
 from llmcurate.base.errors import UsageError
 from llmcurate.base.settings import refuse
 from train import objective_settings as settings
 from train.config import TrainConfig, stages_of
 from train.data.feed import Feed
-from train.data.labelled_feed import LabelledFeed
+from train.data.labelled import LabelledFeed
 from train.data.vocabulary import Vocabulary
-from train.model.config import ModelConfig
-from train.model.head_settings import Task
-from train.objectives.causal import Causal, FillInTheMiddle, Prefix
-from train.objectives.denoise import NOISES, Denoising
-from train.objectives.example import Objective
-from train.objectives.labels import Labelled
-from train.objectives.masked import Masked, Pairs, Replaced
+from train.model.config import ModelConfig, Task
+from train.objectives.example import FORMS, OBJECTIVES, Objective
 
-DECODERS: dict[type, type[Objective]] = {
-    settings.Causal: Causal,
-    settings.Prefix: Prefix,
-    settings.FillInTheMiddle: FillInTheMiddle,
-}
-DENOISERS: dict[type, type[Objective]] = dict.fromkeys(NOISES, Denoising)
-ENCODERS: dict[type, type[Objective]] = {settings.Masked: Masked}
-GENERATED: dict[type, type[Objective]] = {settings.Replaced: Replaced}
-OF_PAIRS: dict[type, type[Objective]] = {
-    settings.NextSentence: Pairs,
-    settings.SentenceOrder: Pairs,
-}
-OBJECTIVES = DECODERS | DENOISERS | ENCODERS | OF_PAIRS | GENERATED | {settings.Task: Labelled}
-_SUITED: dict[str, list[Any]] = {  # by the model's form; the first is its own
-    "decoder": [*DECODERS, *DENOISERS],
-    "encoder-decoder": list(DENOISERS),
-    "encoder": list(ENCODERS),
-}
+for module in iter_modules(train.objectives.__path__):
+    import_module(f"train.objectives.{module.name}")
+
 _FORMS: dict[str, tuple[settings.Form, ...]] = {
     "decoder": ("prefix", "causal"),
     "encoder-decoder": ("encoder-decoder",),
@@ -68,7 +51,10 @@ def objective_for(model: ModelConfig, asked: settings.Objective) -> settings.Obj
     own: Any = settings.Replaced if model.head.replaced else _OF_PAIRS.get(model.head.pair)
     if model.encoder is not None:
         own = _OF_ENCODER[model.encoder.learns]
-    suited = [] if model.head.replaced else list(_SUITED[model.form])
+    # In the order of the choice: the first is the one of a model's form.
+    known: tuple[Any, ...] = get_args(get_args(settings.Objective)[0])
+    suited = [kind for kind in known if model.form in FORMS.get(kind, ())]
+    suited = [] if model.head.replaced else suited
     suited += [own] if own and own not in suited else []
     if isinstance(asked, settings.Auto):
         asked = (own or suited[0])()

@@ -42,7 +42,7 @@ from train.model.decoder import Decoder
 from train.optim.optimizers import Average, Optimizers
 from train.optim.schedules import decay_begins
 from train.runs.plan import VERSION, Plan
-from train.runs.tensors import Damaged, Stored, tensor_checksum, write_tensors
+from train.runs.tensors import Damaged, Stored, Sums, tensor_checksum, write_tensors
 from train.split import copy_into, shares
 
 _NAME = re.compile(r"step-(\d{7,})")
@@ -60,7 +60,7 @@ class State:
     step: int
     tokens: int
     held_out: dict[str, Any] | None = None
-    guard: dict[str, Any] | None = None
+    guard: dict[str, list[float]] | None = None
     log: str = ""
 
 
@@ -101,9 +101,7 @@ def _path(folder: Path, state: State) -> Path:
 
 
 @contextmanager
-def writing(
-    folder: Path, plan: Plan, state: State, keep: Keep
-) -> Iterator[tuple[Path, dict[str, Any]]]:
+def writing(folder: Path, plan: Plan, state: State, keep: Keep) -> Iterator[tuple[Path, Sums]]:
     """A folder aside for the files of tensors, and their checksums to fill in; at the end it is
     fsynced and renamed, and what is not to be kept is dropped. Raises ``LlmcurateError``.
     """
@@ -114,7 +112,7 @@ def writing(
         clear_dead(folder)
         with replacing(final) as aside:
             aside.mkdir()
-            sums: dict[str, Any] = {}
+            sums: Sums = {}
             yield aside, sums
             _describe(aside, plan, state, sums)
             for old in (final, _out_of_the_way(final)):
@@ -144,7 +142,7 @@ def no_link(folder: Path) -> None:
         )
 
 
-def _describe(aside: Path, plan: Plan, state: State, sums: dict[str, Any]) -> None:
+def _describe(aside: Path, plan: Plan, state: State, sums: Sums) -> None:
     """Write config.json and state.json beside the tensors."""
     config = encode_json(plan.to_json())
     (aside / "config.json").write_bytes(config)
@@ -276,7 +274,7 @@ def _state(checkpoint: Path) -> dict[str, Any]:
         raise Damaged(path, error) from error
 
 
-def _sums(checkpoint: Path) -> dict[str, Any]:
+def _sums(checkpoint: Path) -> Sums:
     """The checksum of each file, or those of its tensors."""
     sums = _state(checkpoint).get("sums")
     if not isinstance(sums, dict):

@@ -44,21 +44,17 @@ def scalars(line: dict[str, Any]) -> dict[str, float]:
 
 
 class Csv:
-    """OUT/metrics.csv: a row a step, a figure that a step has not left empty. Written anew with
-    the lines that a resume keeps.
-    """
+    """OUT/metrics.csv, anew: a row a step, a figure that a step has not left empty."""
 
-    def __init__(self, out: Path, kept: list[dict[str, Any]], texts: Iterable[str]) -> None:
+    def __init__(self, out: Path, texts: Iterable[str]) -> None:
         groups = NAMES | {f"eval/{text}": SCORES for text in texts}
         names = [f"{group}/{name}" for group, names in groups.items() for name in names]
         self._file = (out / "metrics.csv").open("w", encoding="utf-8", newline="")
         self._rows = csv.DictWriter(self._file, ["step", *names])
         self._rows.writeheader()
-        for line in kept:
-            self.write(line)
 
-    def write(self, line: dict[str, Any]) -> None:
-        self._rows.writerow({"step": line["step"], **scalars(line)})
+    def write(self, step: int, figures: dict[str, float]) -> None:
+        self._rows.writerow({"step": step, **figures})
         self._file.flush()
 
     def close(self) -> None:
@@ -72,9 +68,9 @@ class TensorBoard:
         writer = _package("tensorboard", "torch.utils.tensorboard").SummaryWriter
         self._board = writer(str(out / "tensorboard"), purge_step=step + 1)
 
-    def write(self, line: dict[str, Any]) -> None:
-        for name, value in scalars(line).items():
-            self._board.add_scalar(name, value, line["step"])
+    def write(self, step: int, figures: dict[str, float]) -> None:
+        for name, value in figures.items():
+            self._board.add_scalar(name, value, step)
 
     def close(self) -> None:
         self._board.close()
@@ -87,7 +83,7 @@ class Wandb:
     Steps that a resume makes again come twice, with the same figures: they are told by `step`.
     """
 
-    def __init__(self, out: Path, step: int, config: dict[str, Any]) -> None:
+    def __init__(self, out: Path, step: int, plan: Plan) -> None:
         wandb = _package("wandb")
         id_file = out / "wandb" / "id"
         if step == 0 or not id_file.is_file():
@@ -99,7 +95,7 @@ class Wandb:
                 id=id_file.read_text(),
                 name=out.resolve().name,
                 resume="allow",
-                config=config,
+                config=plan.to_json(),
                 settings=wandb.Settings(silent=True, console="off"),
             )
         except wandb.Error as error:
@@ -107,20 +103,23 @@ class Wandb:
             raise UsageError(f"wandb: {first} Or set WANDB_MODE=offline") from error
         self._run.define_metric("*", step_metric="step")
 
-    def write(self, line: dict[str, Any]) -> None:
-        self._run.log({"step": line["step"], **scalars(line)})
+    def write(self, step: int, figures: dict[str, float]) -> None:
+        self._run.log({"step": step, **figures})
 
     def close(self) -> None:
         self._run.finish()
 
 
 def curves(
-    out: Path, train: TrainConfig, kept: list[dict[str, Any]], step: int, plan: dict[str, Any]
+    out: Path, plan: Plan, kept: list[dict[str, Any]], step: int
 ) -> list[Csv | TensorBoard | Wandb]:
     """Those that the settings ask for, going on after ``step``; ``kept``: the lines up to there."""
     asked: list[Csv | TensorBoard | Wandb] = []
+    train = plan.train
     if train.csv:
-        asked.append(Csv(out, kept, train.eval))
+        asked.append(Csv(out, train.eval))
+        for line in kept:
+            asked[0].write(line["step"], scalars(line))
     if train.tensorboard:
         asked.append(TensorBoard(out, step))
     if train.wandb:
@@ -226,14 +225,14 @@ class Log:
             self._count(line)
         self.damaged = bool(expected) and self.checksum != expected
         self._file = self.path.open("a", encoding="utf-8")
-        self._curves = curves(out, plan.train, kept, step, plan.to_json())
+        self._curves = curves(out, plan, kept, step)
 
     def write(self, lines: list[dict[str, Any]]) -> None:
         for line in lines:
             self._file.write(json.dumps(finite(line), allow_nan=False) + "\n")
             self._count(finite(line))
             for curve in self._curves:
-                curve.write(line)
+                curve.write(line["step"], scalars(line))
         self._file.flush()
 
     def _count(self, line: dict[str, Any]) -> None:

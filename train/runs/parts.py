@@ -35,11 +35,11 @@ from torch.futures import Future
 from llmcurate.base.disk.files import sync_path
 from llmcurate.base.disk.sealed_json import checksum
 from llmcurate.base.errors import LlmcurateError, RunFailed
-from train.runs.tensors import Stored, tensor_checksum, write_tensors
+from train.runs.tensors import Stored, Sums, tensor_checksum, write_tensors
 
 # The first process enters it: the folder to write into, and the checksums of files to fill in; at
 # its end the folder is whole and in its place.
-Writing = Callable[[], AbstractContextManager[tuple[Path, dict[str, Any]]]]
+Writing = Callable[[], AbstractContextManager[tuple[Path, Sums]]]
 
 
 def write_parts(tensors: Mapping[str, Mapping[str, Tensor]], writing: Writing, group: Any) -> None:
@@ -81,11 +81,9 @@ def _done(value: Any) -> Any:
 class _Writer(StorageWriter):
     """``model-00001-of-00004.safetensors`` and so on in the folder that ``begin`` gives."""
 
-    def __init__(
-        self, begin: Callable[[], tuple[Path, dict[str, Any]]], end: Callable[[], None]
-    ) -> None:
+    def __init__(self, begin: Callable[[], tuple[Path, Sums]], end: Callable[[], None]) -> None:
         self.begin, self.end = begin, end
-        self.sums: dict[str, Any] = {}
+        self.sums: Sums = {}
 
     def reset(self, checkpoint_id: Any = None) -> None:
         """Nothing is kept from one to the next."""
@@ -139,7 +137,7 @@ def _tensor(data: Any) -> Tensor:
     return data
 
 
-def _place(item: WriteItem, tensor: Tensor) -> dict[str, Any]:
+def _place(item: WriteItem, tensor: Tensor) -> dict[str, str | list[int]]:
     """Of a part: where it lies, the shape of the whole, its checksum."""
     assert item.tensor_data is not None
     return {

@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from llmcurate.base.disk.files import text_digest
 from llmcurate.base.settings import flat, to_dict
 from train.config import TrainConfig, locate, model_at
-from train.model.code import digest_of
 from train.model.config import ModelConfig
 from train.optim.schedules import schedule
 
@@ -78,7 +78,7 @@ class Plan:
 def _short(value: Any) -> Any:
     """A value to show; of a file's text its digest."""
     long = isinstance(value, str) and "\n" in value
-    return digest_of(value)[:12] if long else value
+    return text_digest(value)[:12] if long else value
 
 
 def placeless(settings: Any) -> Any:

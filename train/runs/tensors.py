@@ -49,6 +49,10 @@ def tensor_checksum(tensor: Tensor) -> str:
     return hashed.hexdigest()
 
 
+# The checksum of a file of parts, or those of a file's tensors by their names.
+Sums = dict[str, str | dict[str, str]]
+
+
 def _bytes(tensor: Tensor) -> memoryview:
     flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
     view: memoryview = flat.numpy().data
@@ -66,15 +70,17 @@ def write_tensors(
     name. Returns the header.
     """
     value_of = values or tensors.__getitem__
-    header: dict[str, Any] = {} if metadata is None else {"__metadata__": metadata}
+    header: dict[str, dict[str, str] | dict[str, str | list[int]]] = (
+        {} if metadata is None else {"__metadata__": metadata}
+    )
     # Wide types first, so that each tensor begins at a multiple of its own.
     order = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
     end = 0
     for name in order:
         tensor = tensors[name]
         begin, end = end, end + tensor.numel() * tensor.element_size()
-        dtype, shape = _NAMES[tensor.dtype], list(tensor.shape)
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [begin, end]}
+        place: dict[str, str | list[int]] = {"dtype": _NAMES[tensor.dtype]}
+        header[name] = place | {"shape": list(tensor.shape), "data_offsets": [begin, end]}
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     with path.open("wb") as file:

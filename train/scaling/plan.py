@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from llmcurate.base.errors import UsageError
@@ -23,6 +24,20 @@ PUBLISHED = {
     "Besiroglu et al. 2024": BESIROGLU,
     "Muennighoff et al. 2023": MUENNIGHOFF,
 }
+
+
+@dataclass(frozen=True)
+class Row:
+    """The best model of a budget by a law. ``bound``: the text is too little, and it knows it."""
+
+    by: str
+    parameters: float
+    interval: list[float] | None
+    tokens: float
+    tokens_a_parameter: float
+    epochs: float | None
+    loss: float | None = None
+    bound: bool = False
 
 
 def plan(
@@ -59,7 +74,7 @@ def plan(
         "hours": flops / (device.flops * mfu) / 3600,
         "unique_tokens": unique,
         "measured_to": fitted["flops"][1] if fitted else None,
-        "rows": rows,
+        "rows": [asdict(row) for row in rows],
         "warnings": warnings,
     }
 
@@ -75,7 +90,7 @@ def _undetermined(fitted: dict[str, Any], repeated: bool) -> list[str]:
     return lines
 
 
-def _fitted(fitted: dict[str, Any], flops: float, unique: float | None) -> list[dict[str, Any]]:
+def _fitted(fitted: dict[str, Any], flops: float, unique: float | None) -> list[Row]:
     """A row an approach that the points allowed."""
     own = fitted["repeats"]
     repeats = Repeats()
@@ -91,32 +106,21 @@ def _fitted(fitted: dict[str, Any], flops: float, unique: float | None) -> list[
         else:
             best = Power(figures["log_factor"], figures["exponent"])
             row = _row(name, *best.optimum(flops), unique)
-        if not row["bound"]:
-            row["interval"] = interval(figures, flops)
-        rows.append(row)
+        rows.append(row if row.bound else replace(row, interval=interval(figures, flops)))
     return rows
 
 
 def _of_law(
     name: str, law: Chinchilla, flops: float, unique: float | None, repeats: Repeats
-) -> dict[str, Any]:
+) -> Row:
     best = law.best.optimum(flops)
     if unique is None or best[1] <= unique:
-        return {**_row(name, *best, unique), "loss": law.loss(*best)}
+        return replace(_row(name, *best, unique), loss=law.loss(*best))
     best = repeats.optimum(law, flops, unique)
     loss = float(repeats.loss(law, *best, unique))
-    return {**_row(name, *best, unique), "loss": loss, "bound": True}
+    return replace(_row(name, *best, unique), loss=loss, bound=True)
 
 
-def _row(name: str, parameters: float, tokens: float, unique: float | None) -> dict[str, Any]:
-    """``bound``: the text is too little, and the law knows it."""
-    return {
-        "by": name,
-        "parameters": parameters,
-        "interval": None,
-        "tokens": tokens,
-        "tokens_a_parameter": tokens / parameters,
-        "epochs": None if unique is None else tokens / unique,
-        "loss": None,
-        "bound": False,
-    }
+def _row(name: str, parameters: float, tokens: float, unique: float | None) -> Row:
+    epochs = None if unique is None else tokens / unique
+    return Row(name, parameters, None, tokens, tokens / parameters, epochs)

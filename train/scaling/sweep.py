@@ -18,8 +18,9 @@ from llmcurate.base.errors import UsageError
 from llmcurate.base.settings import change
 from train.config import TrainConfig
 from train.evaluate.compare import Budget, Variant, compare
+from train.loop.training import Progress
 from train.model.presets import preset
-from train.scaling.points import REPEATED
+from train.scaling.fit import REPEATED
 
 _SIZE = re.compile(r"([1-9]\d*)x([1-9]\d*)")
 
@@ -78,7 +79,7 @@ def sweep(
     unique_tokens: Sequence[int] = (),
     seeds: int = 1,
     on_run: Callable[[str, int], None] = lambda name, seed: None,
-    on_progress: Callable[[dict[str, Any]], None] | None = None,
+    on_progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Train every variant at every budget of ``parts_of`` these, from ``seeds`` seeds. ``points``:
     a row a run, with its held-out loss; ``curves``: [operations, loss of the training batches] of

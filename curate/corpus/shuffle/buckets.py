@@ -2,33 +2,93 @@
 
 Those in a bucket are candidates. A task takes BUNDLE partitions that lie side by side, some four
 million pairs: 12 bytes a pair, and 20 more for each of the partition that it sorts; of very large
-ones in mapped files.
+ones in mapped files. Of candidates a bit each is kept; the number of bits before a document's is
+its number c among the candidates.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
-from curate.corpus.shuffle.candidates import BITS, ones_before
-from curate.corpus.shuffle.partitions import (
-    PairFiles,
-    keep_repeated,
-    read_partitions,
-    sort_pairs,
-)
-from curate.corpus.shuffle.tasks import run_tasks
-from curate.corpus.sizes import Sizes
-from curate.corpus.sketches import Sketches, Task
-from llmcurate.base.disk.files import replacing, temporary_name
-from llmcurate.base.disk.safe_paths import remove
+from curate.corpus.phases import Facts
+from curate.corpus.shuffle.byte_rows import scratch_folder
+from curate.corpus.shuffle.partitions import BundleTask, bundles, read_partitions, sort_repeated
+from curate.corpus.shuffle.tasks import CandidateTask, Group, part_files, run_tasks
+from curate.corpus.sketches import Sketches, sketch_batches
+from llmcurate.base.disk.files import replacing
 from llmcurate.base.kernels import njit
+from llmcurate.base.messages import Message
 
-BUNDLE = 4  # partitions of a task
+BITS = "candidates.bits"
+
+
+@njit(nogil=True)
+def popcount(word):
+    """How many bits of a uint64 are set."""
+    word -= (word >> np.uint64(1)) & np.uint64(0x5555555555555555)
+    word = (word & np.uint64(0x3333333333333333)) + (
+        (word >> np.uint64(2)) & np.uint64(0x3333333333333333)
+    )
+    word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56))
+
+
+@njit(nogil=True)
+def number_of(d, bits, before):
+    """How many bits are set before bit number d. before: what `ones_before` counts."""
+    below = (np.uint64(1) << np.uint64(d & np.uint32(63))) - np.uint64(1)
+    w = d >> np.uint32(6)
+    return np.int64(before[w]) + popcount(bits[w] & below)
+
+
+@njit(cache=True, nogil=True)
+def ones_before(bits):
+    """uint32[words + 1]: how many bits are set before each word of 64."""
+    out = np.empty(len(bits) + 1, np.uint32)
+    total = np.int64(0)
+    for w in range(len(bits)):
+        out[w] = total
+        total += popcount(bits[w])
+    out[len(bits)] = total
+    return out
+
+
+@njit(cache=True, nogil=True)
+def set_bits(bits, first, stop):
+    """int64: which of the bits from `first` to `stop` are set, counted from `first`."""
+    out = np.empty(stop - first, np.int64)
+    count = 0
+    for i in range(first, stop):
+        if bits[i >> 6] >> np.uint64(i & 63) & np.uint64(1):
+            out[count] = i - first
+            count += 1
+    return out[:count].copy()
+
+
+def read_bits(path: Path, first: int, rows: int) -> tuple[np.ndarray, int]:
+    """(uint64 bits from the file, of which number `first` of all is number): those of so many
+    documents and a few beside them; one range is read."""
+    word = first // 64
+    count = (first + rows) // 64 + 1 - word
+    return np.fromfile(path, np.uint64, count, offset=8 * word), first - 64 * word
+
+
+def candidates_before(groups: list[Group], bits: Path) -> list[int]:
+    """Return of each group how many candidates come before it. bits: the file of all."""
+    all_bits = np.fromfile(bits, np.uint64)
+    before = ones_before(all_bits)
+    words = [group.first // 64 for group in groups]
+    return [
+        int(before[word]) + len(set_bits(all_bits, 64 * word, group.first))
+        for word, group in zip(words, groups, strict=True)
+    ]
 
 
 @njit(cache=True, nogil=True)
@@ -57,30 +117,31 @@ def mark(bits, members):
         bits[v >> np.uint32(6)] |= np.uint64(1) << np.uint64(v & np.uint32(63))
 
 
-def bucket_files(folder: Path, count: int) -> list[tuple[Path, Path]]:
-    """(members, sizes), uint32 both, of each of so many pieces, in order."""
-    return [
-        (folder / f"members-{piece:05d}.u32", folder / f"sizes-{piece:05d}.u32")
-        for piece in range(count)
-    ]
+BucketFiles = tuple[Path, Path]  # of a piece: members, sizes; uint32 both
 
 
-def find_buckets(
-    sketches: Sketches, folder: Path, keys: Path, facts: dict[str, Any]
-) -> dict[str, Any]:
+def bucket_files(folder: Path, count: int) -> list[BucketFiles]:
+    """Return the files of so many pieces, in order."""
+    names = ("members.u32", "sizes.u32")
+    members, sizes = (part_files(folder, name, count) for name in names)
+    return list(zip(members, sizes, strict=True))
+
+
+@dataclass(frozen=True)
+class Buckets(Message):
+    """How many buckets a piece has, and members in them."""
+
+    members: int
+    buckets: int
+
+
+def find_buckets(sketches: Sketches, folder: Path, keys: Path, facts: Facts) -> Facts:
     """The phase: buckets in order of their keys, in pieces, and a bit for every candidate.
 
     facts: what `partition_keys` returned, whose files are in `keys`. A bit a document is in memory.
     """
-    count = 1 << facts["partition_bits"]
-    settings = {"keys": str(keys), "folder": str(folder), "sizes": sketches.sizes.dump()}
-    settings |= {name: facts[name] for name in ("groups", "partition_bits")}
-    begins = range(0, count, BUNDLE)
-    tasks = [
-        {"part": p, "partitions": [begin, min(begin + BUNDLE, count)], **settings}
-        for p, begin in enumerate(begins)
-    ]
-    done = run_tasks(sketches.run, "curate.corpus.shuffle.buckets:write_buckets", tasks)
+    tasks = bundles(folder, keys, facts["groups"], facts["partition_bits"], sketches.sizes)
+    done = run_tasks(sketches.run, f"{__name__}:write_buckets", tasks, Buckets)
     bits = np.zeros(facts["documents"] // 64 + 1, np.uint64)
     for members, _ in bucket_files(folder, len(tasks)):
         with members.open("rb") as file:
@@ -89,44 +150,35 @@ def find_buckets(
     bits.tofile(folder / BITS)
     return {
         "pieces": len(tasks),
-        "members": sum(d["members"] for d in done),
-        "buckets": sum(d["buckets"] for d in done),
+        "members": sum(piece.members for piece in done),
+        "buckets": sum(piece.buckets for piece in done),
         "candidates": int(ones_before(bits)[-1]),
     }
 
 
-def write_buckets(task: Task) -> dict[str, Any]:
+def write_buckets(task: BundleTask) -> Buckets:
     """A task: the buckets of a few partitions."""
-    high, (begin, stop) = task["partition_bits"], task["partitions"]
     members = buckets = 0
-    folder = Path(task["folder"])
-    scratch = folder / temporary_name("scratch")
-    scratch.mkdir(exist_ok=True)
-    read = [PairFiles.within(Path(task["keys"]), group) for group in range(task["groups"])]
     with ExitStack() as stack:
-        stack.callback(remove, scratch, inside=folder)
-        (names,) = bucket_files(folder, task["part"] + 1)[task["part"] :]
+        scratch = stack.enter_context(scratch_folder(task.folder))
+        names = bucket_files(task.folder, task.part + 1)[-1]
         asides = [stack.enter_context(replacing(path)) for path in names]
         files = [stack.enter_context(path.open("wb")) for path in asides]
-        waiting = read_partitions(read, begin, stop, scratch, Sizes.load(task).mapped_bytes)
+        read = task.pair_files()
+        waiting = read_partitions(read, task.begin, task.stop, scratch, task.mapped_bytes)
         while waiting:
             (key, value), make_array = waiting.pop(0)
-            # Four times as many counters as keys, so that few of those that stand once stay.
-            counters = 1 << min(26, max(10, (4 * len(key)).bit_length()))
-            count = keep_repeated(key, value, np.zeros(counters, np.uint8))
-            key, value = sort_pairs(key[:count], value[:count], high, make_array)
+            key, value = sort_repeated(key, value, task.bits, make_array)
             arrays = make_array(np.uint32), make_array(np.uint32)
             counts = buckets_of(key, value, *arrays)
             for file, array, size in zip(files, arrays, counts, strict=True):
                 file.write(array[:size].data)
             members += int(counts[0])
             buckets += int(counts[1])
-    return {"members": members, "buckets": buckets}
+    return Buckets(members, buckets)
 
 
-def chunks(
-    files: Sequence[tuple[Path, Path]], most: int
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def chunks(files: Sequence[BucketFiles], most: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """(members, sizes) of whole buckets, about `most` members at a time, from pieces in order;
     copies, to be changed."""
     for piece in files:
@@ -141,3 +193,46 @@ def chunks(
                 take = max(1, int(np.searchsorted(ends, most, "right")))
                 part, waiting = waiting[:take], waiting[take:]
                 yield np.fromfile(members, np.uint32, int(ends[take - 1])), part
+
+
+def candidate_batches(task: CandidateTask) -> Iterator[pa.RecordBatch]:
+    """The sketches of a task's candidates in order of (part, n), as `sketch_batches` gives them."""
+    bits, first = read_bits(task.bits, task.group.first, task.group.rows)
+    for batch in sketch_batches(task.group.files, [*task.columns], task.read):
+        chosen = set_bits(bits, first, first + len(batch))
+        first += len(batch)
+        if len(chosen):
+            yield batch if len(chosen) == len(batch) else batch.take(pa.array(chosen))
+
+
+ROWS_FILE = "rows.parquet"  # of a group's candidates
+
+
+def write_rows(task: CandidateTask) -> None:
+    """A task: rows (its columns, part, n, id, c) of a group's candidates, in order of c, a batch at
+    a time."""
+    schema = task.schema().append(pa.field("c", pa.uint32()))
+    c = task.before
+    with (
+        replacing(task.file(ROWS_FILE)) as aside,
+        pq.ParquetWriter(aside, schema, compression="lz4") as writer,
+    ):
+        for batch in candidate_batches(task):
+            number = pa.array(np.arange(c, c + len(batch), dtype=np.uint32))
+            table = pa.Table.from_batches([batch]).append_column("c", number)
+            writer.write_table(table.cast(schema))
+            c += len(batch)
+
+
+def write_candidate_rows(
+    sketches: Sketches, folder: Path, groups: list[Group], bits: Path, columns: list[str]
+) -> list[Path]:
+    """Writes rows (the columns, part, n, id, c) of all candidates by tasks; returns the files, one
+    a group. bits: the file of all."""
+    read = sketches.sizes.batch_candidates
+    tasks = [
+        CandidateTask(g.part, folder, g, bits, before, tuple(columns), read)
+        for g, before in zip(groups, candidates_before(groups, bits), strict=True)
+    ]
+    run_tasks(sketches.run, f"{__name__}:write_rows", tasks)
+    return part_files(folder, ROWS_FILE, len(groups))

@@ -10,17 +10,31 @@ A large array lies in a mapped file, which the system may write out and read aga
 from __future__ import annotations
 
 import mmap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from curate.corpus.shuffle.tasks import part_file
 from curate.text.buffers import text_buffers
 from llmcurate.base.disk.files import reserve, temporary_name
+from llmcurate.base.disk.safe_paths import remove
 
 ROW_BYTES = 40  # that a row takes by itself while it is ordered: its slice, position and offsets
+
+
+@contextmanager
+def scratch_folder(folder: Path, name: str = "scratch") -> Iterator[Path]:
+    """Make a folder in a folder for as long as a task runs."""
+    scratch = folder / temporary_name(name)
+    scratch.mkdir(exist_ok=True)
+    try:
+        yield scratch
+    finally:
+        remove(scratch, inside=folder)
 
 
 def new_array(
@@ -81,8 +95,8 @@ class SliceFiles(NamedTuple):
     @classmethod
     def within(cls, folder: Path, kind: str, number: int = 0) -> SliceFiles:
         """Those of writer `number` in a folder."""
-        name = f"{kind}-{number:05d}"
-        return cls(folder / f"{name}.u32", folder / f"{name}.bytes", folder / f"{name}-starts.npy")
+        names = (f"{kind}.u32", f"{kind}.bytes", f"{kind}-starts.npy")
+        return cls(*(part_file(folder, name, number) for name in names))
 
 
 class SliceWriter:

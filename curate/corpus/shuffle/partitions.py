@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,10 +23,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from curate.corpus.phases import Facts
 from curate.corpus.shuffle.byte_rows import new_array
-from curate.corpus.shuffle.tasks import MOST, Group, run_tasks
+from curate.corpus.shuffle.tasks import MOST, FolderTask, Group, GroupTask, part_file, run_tasks
 from curate.corpus.sizes import Sizes
-from curate.corpus.sketches import Sketches, Task
+from curate.corpus.sketches import Sketches
 from llmcurate.base.disk.files import replacing
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import Damaged, RunFailed
@@ -132,8 +134,8 @@ class PairFiles(NamedTuple):
     @classmethod
     def within(cls, folder: Path, number: int = 0) -> PairFiles:
         """Those of writer `number` in a folder."""
-        names = (f"keys-{number:05d}.u64", f"values-{number:05d}.u32", f"starts-{number:05d}.npy")
-        return cls(*(folder / name for name in names))
+        names = ("keys.u64", "values.u32", "starts.npy")
+        return cls(*(part_file(folder, name, number) for name in names))
 
 
 class PartitionWriter:
@@ -275,7 +277,8 @@ def fixed_rows(column: pa.FixedSizeBinaryArray, dtype: Any) -> np.ndarray:
     width = column.type.byte_width
     begin = column.offset * width
     data = np.frombuffer(column.buffers()[1], np.uint8)[begin : begin + len(column) * width]
-    return data.view(dtype).reshape(len(column), width // np.dtype(dtype).itemsize)
+    rows: np.ndarray = data.view(dtype).reshape(len(column), width // np.dtype(dtype).itemsize)
+    return rows
 
 
 def documents_in(groups: list[Group], label: str, most: int = MOST) -> int:
@@ -290,33 +293,42 @@ def documents_in(groups: list[Group], label: str, most: int = MOST) -> int:
     return count
 
 
+@dataclass(frozen=True)
+class KeysTask(GroupTask):
+    """The pairs of a group are to be written. column, width: as `partition_keys` has them; bits: of
+    the partitions."""
+
+    column: str
+    width: int
+    bits: int
+    sizes: Sizes
+
+
 def partition_keys(
     sketches: Sketches, folder: Path, groups: list[Group], label: str, column: str, width: int
-) -> dict[str, Any]:
+) -> Facts:
     """The phase: every group's pairs into `folder`. column: of the sketches, fixed_size_binary,
     whose first `width` numbers of 64 bits are keys, each by itself; null: a document without."""
-    count = documents_in(groups, label)
-    bits = partition_bits(count * width, sketches.sizes.partition_pairs)
-    settings = {"column": column, "width": width, "bits": bits, "folder": str(folder)}
-    settings["sizes"] = sketches.sizes.dump()
-    tasks = [{**group.dump(), **settings} for group in groups]
-    run_tasks(sketches.run, "curate.corpus.shuffle.partitions:write_keys", tasks)
+    count, sizes = documents_in(groups, label), sketches.sizes
+    bits = partition_bits(count * width, sizes.partition_pairs)
+    tasks = [KeysTask(g.part, folder, g, column, width, bits, sizes) for g in groups]
+    run_tasks(sketches.run, f"{__name__}:write_keys", tasks)
     return {"documents": count, "groups": len(groups), "partition_bits": bits}
 
 
-def write_keys(task: Task) -> dict[str, Any]:
+def write_keys(task: KeysTask) -> None:
     """A task: the pairs of a group."""
-    group, width, sizes = Group.load(task), task["width"], Sizes.load(task)
+    group, width, sizes = task.group, task.width, task.sizes
     first = group.first
     segment = min(sizes.segment_pairs, max(1, group.rows * width))
     with ExitStack() as stack:
-        files = PairFiles.within(Path(task["folder"]), group.part)
+        files = PairFiles.within(task.folder, group.part)
         aside = PairFiles(*(stack.enter_context(replacing(path)) for path in files))
-        writer = PartitionWriter(aside, task["bits"], segment)
+        writer = PartitionWriter(aside, task.bits, segment)
         for file in group.files:
             with pq.ParquetFile(file.path, pre_buffer=False) as source:
                 rows = max(1, sizes.read_keys // width)
-                for batch in source.iter_batches(rows, columns=[task["column"]], use_threads=False):
+                for batch in source.iter_batches(rows, columns=[task.column], use_threads=False):
                     keys = fixed_rows(batch.column(0), np.uint64)[:, :width]
                     numbers = np.arange(first, first + len(keys), dtype=np.uint32)
                     valid = batch.column(0).is_valid().to_numpy(zero_copy_only=False)
@@ -325,4 +337,42 @@ def write_keys(task: Task) -> dict[str, Any]:
                     writer.add(keys.reshape(-1), np.repeat(numbers, width))
                     first += len(batch)
         writer.close()
-    return {}
+
+
+BUNDLE = 4  # partitions of a task
+
+
+@dataclass(frozen=True)
+class BundleTask(FolderTask):
+    """A few partitions that lie side by side, from `begin` to `stop`, are to be read. keys: the
+    folder of the pairs of so many groups; bits: of the partitions."""
+
+    keys: Path
+    groups: int
+    bits: int
+    begin: int
+    stop: int
+    mapped_bytes: int
+
+    def pair_files(self) -> list[PairFiles]:
+        """Return the files of all groups."""
+        return [PairFiles.within(self.keys, group) for group in range(self.groups)]
+
+
+def bundles(folder: Path, keys: Path, groups: int, bits: int, sizes: Sizes) -> list[BundleTask]:
+    """Return the tasks on all partitions."""
+    count = 1 << bits
+    return [
+        BundleTask(part, folder, keys, groups, bits, b, min(b + BUNDLE, count), sizes.mapped_bytes)
+        for part, b in enumerate(range(0, count, BUNDLE))
+    ]
+
+
+def sort_repeated(
+    keys: np.ndarray, values: np.ndarray, bits: int, make: MakeArray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the pairs whose key another one may have too, sorted as `sort_pairs` does."""
+    # Four times as many counters as keys, so that few of those that stand once stay.
+    counters = 1 << min(26, max(10, (4 * len(keys)).bit_length()))
+    count = keep_repeated(keys, values, np.zeros(counters, np.uint8))
+    return sort_pairs(keys[:count], values[:count], bits, make)

@@ -10,17 +10,32 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from pkgutil import resolve_name
-from typing import Any
+from types import NoneType
+from typing import TypeVar, get_type_hints
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.corpus import journal
-from curate.corpus.sketches import Run, Sketches, SketchFile, Task
-from llmcurate.base.disk.files import replacing
-from llmcurate.base.disk.seals import sealing
+from curate.corpus.decisions import arrow_writer
+from curate.corpus.sketches import Run, Sketches, SketchFile
+from llmcurate.base.disk.seals import Seal, sealing
+from llmcurate.base.messages import Message, Task, decode, encode
 
+R = TypeVar("R")
 MOST = 2**32 - 1  # documents that 32-bit numbers tell apart, with one to spare
+
+
+def part_file(folder: Path, name: str, part: int) -> Path:
+    """Return the file that task number `part` leaves under a name: rows-00003.arrow of
+    `rows.arrow`."""
+    stem, ending = name.split(".", 1)
+    return folder / f"{stem}-{part:05d}.{ending}"
+
+
+def part_files(folder: Path, name: str, count: int) -> list[Path]:
+    """Return the files of so many tasks, in order."""
+    return [part_file(folder, name, part) for part in range(count)]
 
 
 @dataclass(frozen=True)
@@ -33,16 +48,41 @@ class Group:
     first: int
     rows: int
 
-    def dump(self) -> dict[str, Any]:
-        """The group as JSON values, a part of each task on it."""
-        files = [file.dump() for file in self.files]
-        return {"part": self.part, "files": files, "first": self.first, "rows": self.rows}
 
-    @classmethod
-    def load(cls, task: Task) -> Group:
-        """The group that a task is about."""
-        files = tuple(SketchFile.load(file) for file in task["files"])
-        return cls(task["part"], files, task["first"], task["rows"])
+@dataclass(frozen=True)
+class FolderTask(Task):
+    """A task that leaves files in a folder, named by its number."""
+
+    folder: Path
+
+    def file(self, name: str) -> Path:
+        """Return its file under a name, as `part_file` has it."""
+        return part_file(self.folder, name, self.part)
+
+
+@dataclass(frozen=True)
+class GroupTask(FolderTask):
+    """A task on a group of sketch files, with the group's number."""
+
+    group: Group
+
+
+@dataclass(frozen=True)
+class CandidateTask(GroupTask):
+    """A task on a group's candidates. bits: the file of all; before: how many come before them;
+    columns: of their sketches; read: how many sketches are read at once."""
+
+    bits: Path
+    before: int
+    columns: tuple[str, ...]
+    read: int
+
+    def schema(self) -> pa.Schema:
+        """Of what `candidate_batches` gives."""
+        sketches = pq.read_schema(self.group.files[0].path)
+        fields = [sketches.field(name) for name in self.columns]
+        number, name = sketches.field("n"), pa.field("id", pa.string())
+        return pa.schema([*fields, pa.field("part", pa.int32()), number, name])
 
 
 def groups(
@@ -69,37 +109,54 @@ def groups(
     return parted
 
 
-def run_tasks(run: Run, function: str, tasks: list[Task]) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class SealedTask(Task):
+    """A task of a function, as JSON, whose files are to be sealed."""
+
+    function: str
+    task: str
+
+
+@dataclass(frozen=True)
+class Sealed(Message):
+    """The result of a task, as JSON, and the seals of the files that it wrote, by path."""
+
+    result: str
+    seals: list[tuple[Path, Seal]]
+
+
+def run_tasks(
+    run: Run,
+    function: str,
+    tasks: Sequence[Task],
+    result: type[R] = NoneType,  # type: ignore[assignment]
+) -> list[R]:
     """The results of the tasks, in their order. In a resolve the workers seal what they write."""
     if not journal.active():
-        done = list(run(function, tasks))
-        return [result for _, result in sorted(done, key=lambda pair: pair[0]["part"])]
-    results: list[Any] = [None] * len(tasks)
-    numbers = {task["part"]: number for number, task in enumerate(tasks)}
-    sealing = [{"part": task["part"], "function": function, "task": task} for task in tasks]
-    for task, answer in run(f"{__name__}:seal_written", sealing):
-        for path, sealed in answer["sealed"]:
-            journal.note(Path(path), sealed)
-        results[numbers[task["part"]]] = answer["result"]
-    return results
+        results = {task.part: found for task, found in run(function, tasks, result)}
+        return [results[task.part] for task in tasks]
+    results = {}
+    sealing = [SealedTask(t.part, function, encode(t).decode()) for t in tasks]
+    for task, sealed in run(f"{__name__}:seal_written", sealing, Sealed):
+        for path, seal in sealed.seals:
+            journal.note(path, seal)
+        results[task.part] = decode(result, sealed.result)
+    return [results[task.part] for task in tasks]
 
 
-def seal_written(payload: Task) -> dict[str, Any]:
-    """A task: another one, `task` of a `function`, and the seals of the files that it wrote."""
+def seal_written(task: SealedTask) -> Sealed:
+    """A task: another one, and the seals of the files that it wrote."""
+    function = resolve_name(task.function)
+    kinds = get_type_hints(function)
     with sealing() as written:
-        result = resolve_name(payload["function"])(payload["task"])
-    return {"result": result, "sealed": written}
+        result = function(decode(kinds["task"], task.task))
+    return Sealed(encode(result).decode(), [(Path(path), seal) for path, seal in written])
 
 
 def write_slices(path: Path, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
     """Writes the tables, one for each reader in order; whole or absent."""
-    options = pa.ipc.IpcWriteOptions(compression="lz4")
     none = pa.RecordBatch.from_arrays([pa.array([], f.type) for f in schema], schema=schema)
-    with (
-        replacing(path, sync=False) as aside,
-        pa.OSFile(str(aside), "wb") as file,
-        pa.ipc.new_file(file, schema, options=options) as writer,
-    ):
+    with arrow_writer(path, schema) as writer:
         for table in tables:
             whole = table.cast(schema).combine_chunks().to_batches()
             writer.write_batch(whole[0] if whole else none)

@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import Field, PrivateAttr
 
 from curate.documents.documents import Documents
-from curate.steps.contracts import Step
+from curate.steps.contracts import FromFiles, Step, step
 from llmcurate.base.disk.files import check_regular, replacing
 from llmcurate.base.errors import RunFailed, UsageError
 
@@ -65,10 +65,10 @@ def read_filter(path: Path) -> Any:
     raise UsageError(f"{path} is no whole filter of pybloom-live (BloomFilter.tofile)")
 
 
-class BloomFile(Step):
+@step("bloom_file")
+class BloomFile(Step, FromFiles):
     """Drops documents whose URL or text a filter of pybloom-live holds."""
 
-    name: ClassVar[str] = "bloom_file"
     only_measures: ClassVar[bool] = True
 
     file: str = Field(

@@ -15,10 +15,12 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
 
+from curate.corpus.decisions import Decided
 from curate.corpus.sketches import Sketches
 from curate.dedup import survivors
 from curate.dedup.removal import DedupStep
 from curate.documents.documents import NUMBER, Documents
+from curate.steps.contracts import step
 
 Mode = Literal["old-both", "paragraph", "document", "both", "dolma-paragraph", "dolma-document"]
 DOLMA = "dolma-"  # how the names of Dolma's modes begin
@@ -29,12 +31,18 @@ FILTER = "filter.bloom"  # in the step's folder, and so in the index
 CUT = "seen_paragraph"
 
 
+@step(
+    "dedup_bloom",
+    methods={"bloom": {}},
+    similarity={"bloom": "share of n-grams that were seen before"},
+)
 class DedupBloom(DedupStep):
     """Cuts paragraphs and drops documents that a Bloom filter has mostly seen."""
 
-    name: ClassVar[str] = "dedup_bloom"
     paper: ClassVar[str] = "Li et al. 2024 (DCLM's bff); Soldaini et al. 2024 (Dolma's deduper)"
     free: ClassVar[frozenset[str]] = DedupStep.free | {"expected"}
+    after_sketches: ClassVar[frozenset[str]] = frozenset({"threshold", "false_positives"})
+    cumulative: ClassVar[bool] = True
 
     mode: Mode = Field(
         "old-both",
@@ -130,11 +138,19 @@ class DedupBloom(DedupStep):
 
     def sketch_identity(self) -> dict[str, Any]:
         identity = super().sketch_identity()
-        later = {"threshold", "false_positives"}
-        settings = {k: v for k, v in identity["settings"].items() if k not in later}
         if self.mode == "paragraph":
-            settings["mode"] = "old-both"  # the same keys
-        return identity | {"settings": settings}
+            identity["settings"]["mode"] = "old-both"  # the same keys
+        return identity
+
+    @property
+    def obstacle(self) -> str | None:
+        """The size of its filter, which is for all refreshes together."""
+        if self.expected is not None:
+            return None
+        return (
+            f"a filter has one size; give --set {self.label}.expected=N, the keys of all"
+            " refreshes together"
+        )
 
     @property
     def method(self) -> str:
@@ -166,24 +182,30 @@ class DedupBloom(DedupStep):
         return f"{self.ngram}-grams (least {least}) of UAX29 words {UNICODE} in {units}"
 
     def sketch(self, docs: Documents) -> pa.Table:
-        from curate.dedup.bloom import keys
+        from curate.dedup.bloom import kernel
 
         least = self.min_ngram or self.ngram
         if self.mode == "dolma-paragraph":
-            grams = keys.paragraph_keys(docs, self.seed)
+            grams = kernel.paragraph_keys(docs, self.seed)
         elif self.mode == "dolma-document":
-            grams = keys.document_keys(docs, self.seed, self.key)
+            grams = kernel.document_keys(docs, self.seed, self.key)
         elif self.mode == "document":
-            grams = keys.document_grams(docs, self.ngram, least, self.seed)
+            grams = kernel.document_grams(docs, self.ngram, least, self.seed)
         elif self.mode == "both":
-            grams = keys.both_grams(docs, self.ngram, least, self.seed)
+            grams = kernel.both_grams(docs, self.ngram, least, self.seed)
         else:
-            grams = keys.paragraph_grams(docs, self.ngram, least, self.seed)
+            grams = kernel.paragraph_grams(docs, self.ngram, least, self.seed)
         return grams.table()
 
-    def resolve(self, sketches: Sketches) -> dict[str, Any]:
-        from curate.dedup.bloom.decisions import Rules, count_keys, decide, report
-        from curate.dedup.bloom.filter import BloomFilter, grown_from
+    def resolve(self, sketches: Sketches) -> Decided:
+        from curate.dedup.bloom.filter import (
+            BloomFilter,
+            Rules,
+            count_keys,
+            decide,
+            grown_from,
+            report,
+        )
         from llmcurate.base.disk.files import clear_temporary, replacing
 
         rules = Rules(
@@ -208,6 +230,6 @@ class DedupBloom(DedupStep):
 
     def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
         at = np.searchsorted(docs.table[NUMBER].to_numpy(), decisions["n"].to_numpy())
-        from curate.dedup.bloom.decisions import drop_seen
+        from curate.dedup.bloom.filter import drop_seen
 
         return drop_seen(docs, at, decisions, self.limit, CUT)

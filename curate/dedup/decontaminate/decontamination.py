@@ -1,7 +1,7 @@
 """Documents that hold items of evaluation sets are dropped, or cut where they hold them.
 
 A dedup against a small corpus that must not be in the training data. The ways of comparing are
-named after their sources (windows.py); cutting follows GPT-3 (cuts.py).
+named after their sources (windows.py); cutting follows GPT-3 (matches.py).
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
+from curate.corpus.decisions import Decided
 from curate.corpus.sketches import Sketches
 from curate.dedup.removal import Removal, dropped
 from curate.documents.documents import Documents
+from curate.steps.contracts import Forecasts, FromFiles, step, without
 
 if TYPE_CHECKING:
     from curate.dedup.decontaminate.windows import Windows
@@ -27,12 +29,18 @@ NGRAM = {"overlap": 8, "jaccard": 13}
 THRESHOLD = {"overlap": 0.7, "jaccard": 0.8}
 
 
-class Decontaminate(Removal):
+@step(
+    "decontaminate",
+    similarity={"decontaminate": "share of the test item's n-grams that the document holds"},
+)
+class Decontaminate(Removal, FromFiles, Forecasts):
     """Finds items of evaluation sets in documents."""
 
-    name: ClassVar[str] = "decontaminate"
     paper: ClassVar[str] = "Brown et al. 2020, appendix C"
     decided_by: ClassVar[str | None] = "curate.dedup.decontaminate.matches"
+    after_sketches: ClassVar[frozenset[str]] = frozenset(
+        {"threshold", "max_hits", "min_piece", "max_pieces"}
+    )
 
     evals: tuple[str, ...] = Field(
         min_length=1,
@@ -172,6 +180,11 @@ class Decontaminate(Removal):
         return "own" if self.max_hits is None else "any"
 
     @property
+    def obstacle(self) -> str | None:
+        """Counts of windows."""
+        return None if self.max_hits is None else "`max_hits` counts in the whole corpus"
+
+    @property
     def method(self) -> str:
         """The name of this step in decisions: `decontaminate:13-gram`."""
         return f"{self.name}:{self.mode}"
@@ -186,13 +199,8 @@ class Decontaminate(Removal):
         return [path for _, path in named_files(self.evals, self.label)]
 
     def sketch_identity(self) -> dict[str, Any]:
-        identity = self.identity()
-        settings = identity["settings"]
-        for name in ("threshold", "max_hits", "min_piece", "max_pieces"):
-            del settings[name]
-        if self.action == "drop":
-            del settings["context"]
-        return identity
+        identity = super().sketch_identity()
+        return identity if self.action == "cut" else without(identity, ["context"])
 
     def windows(self) -> Windows:
         """The windows of all items; read once."""
@@ -228,8 +236,7 @@ class Decontaminate(Removal):
         return [f"{self.label}: {line}" for line in set_sentences(self.windows())]
 
     def sketch(self, docs: Documents) -> pa.Table:
-        from curate.dedup.decontaminate.kernel import widen
-        from curate.dedup.decontaminate.windows import find
+        from curate.dedup.decontaminate.windows import find, widen
 
         row, gram, first, last = find(docs, self._search or self.windows().search)
         columns = {"gram": gram, "first": first, "last": last}
@@ -258,7 +265,7 @@ class Decontaminate(Removal):
         """The share from which on a document is contaminated; None: any window is enough."""
         return None if self.mode not in THRESHOLD else self.threshold or THRESHOLD[self.mode]
 
-    def resolve(self, sketches: Sketches) -> dict[str, Any]:
+    def resolve(self, sketches: Sketches) -> Decided:
         from curate.dedup.decontaminate.matches import decide, write_report
         from llmcurate.base.disk.files import clear_temporary
 
@@ -272,14 +279,14 @@ class Decontaminate(Removal):
             self.action == "cut",
         )
         (name,) = self.leaves()
-        return counts | write_report(
-            sketches, self.windows(), sketches.folder / name, self.max_hits
-        )
+        path = sketches.folder / name
+        sets, notes = write_report(sketches, self.windows(), path, self.max_hits)
+        return Decided(counts, notes, tables={"sets": sets})
 
     def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
         if self.action == "drop":
             mask, similarity, partner = dropped(docs, decisions)
             return docs.drop(mask, "contaminated", similarity, self.least, partner)
-        from curate.dedup.decontaminate.cuts import cut_passages
+        from curate.dedup.decontaminate.matches import cut_passages
 
         return cut_passages(docs, decisions, self.min_piece, self.max_pieces)

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from curate.formats.compression import open_input
-from curate.formats.input_file import InputFile
 from curate.formats.kinds import FORMATS, PACKING
 from curate.formats.listing import find_files
+from curate.formats.partitions import InputFile
 from llmcurate.base.errors import UsageError
 
 READ = ("jsonl", "parquet", "text")

@@ -20,6 +20,10 @@ import pyarrow.parquet as pq
 
 from curate.corpus.sketches import Sketches
 from curate.dedup.decontaminate.windows import Windows
+from curate.documents.cutting import cut as cut_out
+from curate.documents.documents import NUMBER, Documents
+from curate.documents.edits import Spans
+from curate.text.unicode import row_chars
 from llmcurate.base.disk.database import literal
 from llmcurate.base.disk.files import replacing
 from llmcurate.base.disk.units import counted
@@ -46,7 +50,7 @@ def decide(
     threshold: float,
     max_hits: int | None,
     cut: bool,
-) -> dict[str, Any]:
+) -> dict[str, float]:
     """Writes the decisions; returns counts. threshold: the least share of an item's windows, 0 for
     any (of the windows of both, with mode `jaccard`); cut: passages go, with the context that the
     sketches have, not documents.
@@ -144,6 +148,7 @@ def _passages(db: Any) -> str:
     ) USING (part, n, run)"""
 
 
+Sets = dict[str, dict[str, int]]  # figures by evaluation set
 MOST_CHARS = 500  # of the matched text of an item
 _REPORT_ROWS = 10_000
 SCHEMA = pa.schema(
@@ -200,7 +205,7 @@ def _by_set(windows: Windows) -> dict[str, np.ndarray]:
 
 def write_report(
     sketches: Sketches, windows: Windows, path: Path, max_hits: int | None
-) -> dict[str, Any]:
+) -> tuple[Sets, list[str]]:
     """Writes one row an item, in order of the sets; returns figures by set and sentences. After
     `decide`, whose tables are still there."""
     db = sketches.connection
@@ -275,7 +280,9 @@ def _runs(starts: np.ndarray, ends: np.ndarray, first: np.ndarray) -> Any:
     return zip(np.split(starts, cuts), np.split(ends, cuts), strict=True)
 
 
-def _summary(db: Any, windows: Windows, hit: np.ndarray, max_hits: int | None) -> dict[str, Any]:
+def _summary(
+    db: Any, windows: Windows, hit: np.ndarray, max_hits: int | None
+) -> tuple[Sets, list[str]]:
     """Figures by set, and the sentences of the report."""
     documents: Counter[str] = Counter(
         dict(
@@ -317,4 +324,67 @@ def _summary(db: Any, windows: Windows, hit: np.ndarray, max_hits: int | None) -
                 f"in more than 10 documents: {counted(often, 'window')}; GPT-3 ignored such"
                 " (max_hits: 10), which lets items pass that were copied often"
             )
-    return {"sets": sets, "notes": notes}
+    return sets, notes
+
+
+# Documents without the passages that hold items, as GPT-3 had them (Brown et al. 2020, appendix
+# C): a match goes with 200 characters on either side, "splitting the original document into
+# pieces", "pieces less than 200 characters long were discarded", "documents split into more than
+# 10 pieces were considered contaminated and removed entirely". There the pieces became documents;
+# here they stay one, with an empty line at each cut.
+
+RULES = ("passage", "short_piece")
+PASSAGE, SHORT = range(len(RULES))
+_JOIN = "\n\n"
+
+
+def cut_passages(
+    docs: Documents, decisions: pa.Table, min_piece: int, max_pieces: int
+) -> Documents:
+    """The batch without the passages of the decisions, which do not overlap."""
+    dropped = decisions.filter(decisions["drop"])
+    if dropped.num_rows == 0:
+        return docs
+    row = np.searchsorted(docs.table[NUMBER].to_numpy(), dropped["n"].to_numpy())
+    first, last = dropped["span_start"].to_numpy(), dropped["span_end"].to_numpy()
+    data, offsets = docs.buffers()
+    pieces = np.zeros(len(docs), np.int64)
+    long_pieces = np.zeros(len(docs), np.int64)
+    cuts: list[tuple[int, int, int, int]] = []  # row, start, end, rule; all touch or leave text
+    for r in np.unique(row).tolist():
+        passages = slice(*np.searchsorted(row, [r, r + 1]))
+        size = int(offsets[r + 1] - offsets[r])
+        edges = np.empty(2 * (passages.stop - passages.start) + 2, np.int64)
+        edges[0], edges[-1] = 0, size
+        edges[1:-1:2], edges[2:-1:2] = first[passages], last[passages]
+        chars = row_chars(data, offsets[r] + edges)[::2]
+        pieces[r] = (chars > 0).sum()
+        long_pieces[r] = (chars >= max(1, min_piece)).sum()
+        for k, n in enumerate(chars.tolist()):
+            if 0 < n < min_piece:
+                cuts.append((r, int(edges[2 * k]), int(edges[2 * k + 1]), SHORT))
+            if 2 * k + 2 < len(edges):
+                cuts.append((r, int(edges[2 * k + 1]), int(edges[2 * k + 2]), PASSAGE))
+    docs = docs.drop(pieces > max_pieces, "many_pieces", pieces, max_pieces)
+    touched = np.zeros(len(docs), np.bool_)
+    touched[row] = True
+    docs = docs.drop(touched & (long_pieces == 0), "nothing_left", long_pieces, 1)
+    return cut_out(docs, _spans(docs, cuts, offsets))
+
+
+def _spans(docs: Documents, cuts: list[tuple[int, int, int, int]], offsets: np.ndarray) -> Spans:
+    """The spans that are cut of documents that stay. The first of cuts that touch is replaced by an
+    empty line where text stays on both sides."""
+    marked = docs.marked()
+    cuts = [f for f in cuts if not marked[f[0]]]
+    rows, start, end, rule = np.array(cuts, np.int64).reshape(-1, 4).T
+    joined = np.zeros(len(rows), np.int64)
+    k = 0
+    while k < len(rows):
+        j = k
+        while j + 1 < len(rows) and rows[j + 1] == rows[k] and start[j + 1] == end[j]:
+            j += 1
+        size = offsets[rows[k] + 1] - offsets[rows[k]]
+        joined[k] = start[k] > 0 and end[j] < size
+        k = j + 1
+    return Spans(rows, start, end, rule.astype(np.uint8), RULES, joined, ("", _JOIN))

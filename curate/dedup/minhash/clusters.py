@@ -9,47 +9,478 @@ mapped file where it is large (corpus/shuffle/byte_rows.py).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.corpus.decisions import COLUMNS
-from curate.corpus.phases import Done, Phase, forget, run_phases
-from curate.corpus.shuffle.buckets import find_buckets
-from curate.corpus.shuffle.byte_rows import load_array, map_array, new_array, unmap
-from curate.corpus.shuffle.candidates import candidate_tasks, set_bits
-from curate.corpus.shuffle.partitions import partition_keys
-from curate.corpus.shuffle.tasks import groups, run_tasks
+from curate.corpus import journal
+from curate.corpus.decisions import COLUMNS, Decided, even_tables
+from curate.corpus.phases import Done, Facts, Phase, forget, run_phases
+from curate.corpus.shuffle.buckets import (
+    BITS,
+    ROWS_FILE,
+    bucket_files,
+    candidate_batches,
+    candidates_before,
+    chunks,
+    find_buckets,
+    ones_before,
+    set_bits,
+    write_candidate_rows,
+)
+from curate.corpus.shuffle.byte_rows import (
+    SliceFiles,
+    SliceWriter,
+    count_up,
+    load_array,
+    map_array,
+    new_array,
+    read_slice,
+    scratch_folder,
+    unmap,
+)
+from curate.corpus.shuffle.partitions import (
+    PairFiles,
+    PartitionWriter,
+    fixed_rows,
+    partition_bits,
+    partition_keys,
+    read_partitions,
+)
+from curate.corpus.shuffle.tasks import (
+    CandidateTask,
+    FolderTask,
+    Group,
+    groups,
+    part_files,
+    run_tasks,
+)
 from curate.corpus.sizes import Sizes
-from curate.corpus.sketches import Sketches
-from curate.dedup.minhash.banding import curve, predicted
-from curate.dedup.minhash.candidates import (
-    ORDER,
-    Ids,
-    all_rows,
-    null_where,
-    write_candidates,
-    write_ordered,
-    write_parts,
-)
-from curate.dedup.minhash.components import (
+from curate.corpus.sketches import Run, Sketches
+from curate.dedup import survivors
+from curate.dedup.minhash.kernels import (
+    GATHER,
+    MOST,
     NONE,
-    PARTNERS,
-    ROOTS,
-    SHARED,
-    SIMILARITY,
+    SMALL,
+    SPREAD,
+    Compared,
+    clear_roots,
+    count_shared,
+    flatten,
+    follow,
+    for_kernels,
+    gather_texts,
+    join_buckets,
+    keep_best,
+    match_buckets,
     members_of_two,
-    write_stars,
+    order_by_part,
+    packed_bytes,
+    part_components,
+    renumber,
+    shingle_sets,
+    standard_error,
+    star_pairs,
+    take_best,
 )
-from curate.dedup.minhash.signatures import packed_bytes, standard_error
-from llmcurate.base.disk.database import arrow_batches, literal
+from curate.text.buffers import as_large_string, text_array, text_buffers
+from llmcurate.base.disk.database import arrow_batches, literal, paths_literal
+from llmcurate.base.disk.files import TEMPORARY, replacing
 from llmcurate.base.disk.units import counted
 
 if TYPE_CHECKING:
     from curate.dedup.minhash.near_duplicates import DedupMinhash
+
+# Candidates, the documents that share a bucket, in the order in which copies are preferred. The
+# order is DuckDB's, by a sort that spills, in one process. A candidate has two numbers: c, its
+# position among the candidates as sketches arrive, and k, its position in the order of preference.
+# Ids are kept in the order of k, one after the other in a file, so that id number k is read without
+# a join. Buckets are then rewritten in terms of k, so that nothing after depends on the order of
+# the input; where pairs are verified they are also cut into parts.
+
+ORDER, NAMES, ENDS = "order.u32", "ids.utf8", "ids.i64"
+
+
+def write_candidates(
+    folder: Path, sketches: Sketches, groups: list[Group], bits: Path, count: int, policy: str
+) -> Facts:
+    """Phase `candidates`: their rows; k of each c; ids in order of k. policy: of the survivor."""
+    sizes = sketches.sizes
+    paths = write_candidate_rows(sketches, folder, groups, bits, survivors.preferred_by(policy))
+    order = new_array(count, np.uint32, folder, sizes.mapped_bytes)
+    with (folder / NAMES).open("wb") as names, (folder / ENDS).open("wb") as ends:
+        ends.write(np.zeros(1, np.int64).data)
+        k = total = 0
+        source = f"read_parquet({paths_literal(paths)})"
+        query = f"SELECT c, id FROM {source} ORDER BY {survivors.preference(policy)}"
+        rows = sketches.connection.sql(query)
+        for batch in arrow_batches(rows, sizes.batch_candidates) if count else ():
+            order[batch.column(0).to_numpy()] = np.arange(k, k + len(batch), dtype=np.uint32)
+            data, offsets = text_buffers(as_large_string(batch.column(1)))
+            names.write(data[offsets[0] : offsets[-1]].data)
+            ends.write((offsets[1:] - offsets[0] + total).data)
+            k += len(batch)
+            total += int(offsets[-1] - offsets[0])
+    order.tofile(folder / ORDER)
+    return {}
+
+
+def all_rows(folder: Path, pieces: int, size: int) -> Iterator[pa.Table]:
+    """(part, n, id) of all candidates in order of c, `size` at a time whatever the pieces."""
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for path in part_files(folder, ROWS_FILE, pieces):
+            with pq.ParquetFile(path, pre_buffer=False) as source:
+                yield from source.iter_batches(size, columns=["part", "n", "id"], use_threads=False)
+
+    return even_tables(batches(), size)
+
+
+class Ids:
+    """The candidates' ids by k, from files that are mapped into memory."""
+
+    def __init__(self, folder: Path) -> None:
+        self._ends = map_array(folder / ENDS, np.int64)
+        self._data = map_array(folder / NAMES, np.uint8)
+
+    def of(self, numbers: np.ndarray) -> pa.LargeStringArray:
+        """Their ids; an empty text for a number that no candidate has."""
+        return text_array(
+            *gather_texts(self._data.view(np.ndarray), self._ends.view(np.ndarray), numbers)
+        )
+
+    def forget(self) -> None:
+        """Gives the memory of what was read back to the system."""
+        unmap(self._ends)
+        unmap(self._data)
+
+
+def null_where(array: pa.Array, mask: np.ndarray) -> pa.Array:
+    """The array with nulls where `mask` is set."""
+    return pc.if_else(pa.array(~mask), array, pa.scalar(None, array.type))
+
+
+def write_ordered(
+    folder: Path, buckets: Path, pieces: int, order: np.ndarray, sizes: Sizes
+) -> Facts:
+    """Phase `ordered`: the same buckets in terms of k, in one piece. order: uint32[candidates], k
+    of each c."""
+    bits = np.fromfile(buckets / BITS, np.uint64)
+    before = ones_before(bits)
+    ((members_path, sizes_path),) = bucket_files(folder, 1)
+    with members_path.open("wb") as members_file, sizes_path.open("wb") as sizes_file:
+        for members, counts in chunks(bucket_files(buckets, pieces), sizes.bucket_members):
+            renumber(members, counts, bits, before, order)
+            ends = np.cumsum(counts, dtype=np.int64)
+            for bucket in np.flatnonzero(counts > SMALL).tolist():
+                members[ends[bucket] - counts[bucket] : ends[bucket]].sort()
+            members_file.write(members.data)
+            sizes_file.write(counts.data)
+    return {}
+
+
+POSITIONS, BEGINS = "places.u32", "begins.i64"
+
+
+def write_parts(folder: Path, buckets: Path, pieces: int, order: np.ndarray, sizes: Sizes) -> Facts:
+    """Phase `ordered` where matches are verified: the positions of candidates by c, where each part
+    begins among them, and the buckets in terms of positions, a slice a part.
+
+    order: uint32[candidates], k of each c. Within a part positions are in the order of k, so all
+    that is decided by the lesser of two k is decided by positions as well.
+    """
+    count = len(order)
+    most = max(sizes.part_candidates, -(-count // sizes.parts))
+    mapped = sizes.mapped_bytes
+    bits = load_array(buckets / BITS, np.uint64, mapped)
+    before = ones_before(bits)
+    files = bucket_files(buckets, pieces)
+    position, begins = order, np.array([0, count])
+    if count > most:
+        parent, part, position = (new_array(count, np.uint32, folder, mapped) for _ in range(3))
+        count_up(parent)
+        for members, counts in chunks(files, sizes.bucket_members):
+            join_buckets(members, counts, bits, before, parent)
+        flatten(parent)
+        begins = part_components(parent, most, part)
+        order_by_part(order, part, begins, parent, position)
+    position.tofile(folder / POSITIONS)
+    begins.tofile(folder / BEGINS)
+    writer = SliceWriter(SliceFiles.within(folder, "buckets"), len(begins) - 1, sizes.segment_bytes)
+    for members, counts in chunks(files, sizes.bucket_members):
+        renumber(members, counts, bits, before, position)
+        ends = np.cumsum(counts, dtype=np.int64)
+        offsets = np.concatenate([np.zeros(1, np.int64), ends])
+        parts = parts_of(members[offsets[:-1]], begins)
+        writer.add(parts, counts[:, None], 4 * offsets, members.view(np.uint8))
+    writer.close()
+    return {"parts": len(begins) - 1}
+
+
+def parts_of(positions: np.ndarray, begins: np.ndarray) -> np.ndarray:
+    """The part that each position is in."""
+    return np.searchsorted(begins, positions, "right") - 1
+
+
+# Without verification documents that share a bucket match: each bucket is a star around its most
+# preferred member. A document's partner is, of the documents it is in a star with, the one it
+# shares most stars with. Pairs are counted in partitions on disk; a candidate costs a parent, a
+# partner and a count.
+
+ROOTS, PARTNERS, SHARED = "roots.u32", "partners.u32", "shared.u16"
+SIMILARITY = "similarity.f64"
+
+
+def write_stars(
+    folder: Path, ordered: Path, candidates: int, members: int, first: bool, sizes: Sizes
+) -> Facts:
+    """Phase `edges`: root, partner and shared buckets of each k. members: of all buckets; first:
+    only to more preferred documents, and each document goes with its partner alone."""
+    parent, partner = (
+        new_array(candidates, np.uint32, folder, sizes.mapped_bytes) for _ in range(2)
+    )
+    count_up(parent)
+    spread, gather = np.uint64(SPREAD), np.uint64(GATHER)
+    scratch = folder.with_name(f"{TEMPORARY}scratch")
+    scratch.mkdir(exist_ok=True)
+    files, buckets = PairFiles.within(scratch), bucket_files(ordered, 1)
+    bits = partition_bits(members, sizes.partition_pairs)
+    writer = PartitionWriter(files, bits, sizes.segment_pairs, valued=False)
+    for bucket_members, counts in chunks(buckets, sizes.bucket_members):
+        writer.add(star_pairs(bucket_members, counts, parent, first, spread))
+    writer.close()
+    partner[:] = NONE
+    weight = new_array(candidates, np.uint16, folder, sizes.mapped_bytes)
+    weight[:] = 0
+    for part in range(1 << writer.bits):
+        (((keys,), _),) = read_partitions(
+            [files], part, part + 1, scratch, sizes.mapped_bytes, valued=False
+        )
+        keys.sort()
+        take_best(keys, gather, partner, weight)
+    for path in scratch.iterdir():
+        path.unlink()
+    scratch.rmdir()
+    if first:
+        follow(parent, partner)
+    flatten(parent)
+    clear_roots(parent, partner)
+    shared = weight
+    shared[:] = 0
+    for bucket_members, counts in chunks(buckets, sizes.bucket_members):
+        count_shared(bucket_members, counts, partner, shared)
+    parent.tofile(folder / ROOTS)
+    partner.tofile(folder / PARTNERS)
+    shared.tofile(folder / SHARED)
+    return {}
+
+
+# Candidate pairs are verified by their Jaccard similarity: exact, from sets of shingles, or
+# estimated, from signatures of a few bits a permutation. A task compares the candidates of one
+# part, of which it reads what they are compared by and their buckets, in order of the keys of
+# these. A part of a single large component lies in files that are mapped into memory, so what is
+# compared is limited by disk. The first tasks read a group of sketch files each and write, for
+# every candidate, its set of shingles or its packed signature, sorted into the part that compares
+# it. A task holds some texts (Sizes.shingled_documents) and one segment of its output.
+
+KIND = "compared"
+NUMBERS = 2  # of its rows: the position of a candidate, how many bytes it has
+SIGNATURES = 20_000  # signatures that are read at once
+# (offsets, bytes) of the rows of a column of sketches.
+Make = Callable[[pa.Array], tuple[np.ndarray, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class ComparedTask(CandidateTask):
+    """What a group's candidates are compared by is to be written. ordered: the folder of the phase;
+    shingling: the arguments of `shingle_sets`, None where signatures are compared."""
+
+    ordered: Path
+    segment_bytes: int
+    shingling: tuple[str, str, int] | None
+
+
+def write_compared(task: ComparedTask) -> None:
+    """A task: of a group's candidates the sets of shingles, uint64, or the packed signatures out of
+    their sketches."""
+    begins = np.fromfile(task.ordered / BEGINS, np.int64)
+    written = SliceFiles.within(task.folder, KIND, task.part)
+    with ExitStack() as stack:
+        positions = stack.enter_context((task.ordered / POSITIONS).open("rb"))
+        positions.seek(4 * task.before)
+        files = SliceFiles(*(stack.enter_context(replacing(path)) for path in written))
+        writer = SliceWriter(files, len(begins) - 1, task.segment_bytes)
+        for batch in candidate_batches(task):
+            position = np.fromfile(positions, np.uint32, len(batch))
+            if task.shingling is None:
+                rows = fixed_rows(batch.column(0), np.uint8)
+                offsets = np.arange(len(rows) + 1, dtype=np.int64) * rows.shape[1]
+                data = rows.reshape(-1)
+            else:
+                ends, values = shingle_sets(as_large_string(batch.column(0)), *task.shingling)
+                offsets, data = 8 * ends, values.view(np.uint8)
+            rows_of_slice = np.empty((len(batch), NUMBERS), np.uint32)
+            rows_of_slice[:, 0], rows_of_slice[:, 1] = position, np.diff(offsets)
+            writer.add(parts_of(position, begins), rows_of_slice, offsets, data)
+        writer.close()
+
+
+@dataclass(frozen=True)
+class Verification:
+    """How candidates are verified. bits: of each of so many values of their signatures, `width`
+    bytes long; 0: by shingles; least: the similarity that a match has; first: each goes with the
+    first match alone; most: others that a member is compared with, in each of two ways."""
+
+    bits: int
+    values: int
+    width: int
+    least: float
+    first: bool
+    most: int = MOST
+
+
+@dataclass(frozen=True)
+class MatchTask(FolderTask):
+    """A part of so many candidates, from position `begin` on, is to be matched. ordered, compared:
+    the folders of these phases, the latter by so many groups."""
+
+    begin: int
+    count: int
+    ordered: Path
+    compared: Path
+    groups: int
+    by: Verification
+    sizes: Sizes
+
+
+# Of each candidate of a part: root (uint32), partner (uint32), similarity (float64), each of the
+# three for all of them, in terms of their positions in the part.
+MATCH_FILE = "matches.bin"
+
+
+def match_part(task: MatchTask) -> None:
+    """A task: root, partner and similarity of the candidates of a part."""
+    by, sizes, count = task.by, task.sizes, task.count
+    buckets = SliceFiles.within(task.ordered, "buckets")
+    groups = [SliceFiles.within(task.compared, KIND, group) for group in range(task.groups)]
+    with ExitStack() as stack:
+        scratch = stack.enter_context(scratch_folder(task.folder))
+        rows, features = read_slice(groups, task.part, NUMBERS, scratch, sizes.mapped_bytes)
+        compared = _compared(rows, features, task, scratch)
+        counts, data = read_slice([buckets], task.part, 1, scratch, sizes.mapped_bytes)
+        members = data.view(np.uint32)
+        new = partial(new_array, count, folder=scratch, mapped_bytes=sizes.mapped_bytes)
+        parent, partner, best = new(np.uint32), new(np.uint32), new(np.float64)
+        count_up(parent)
+        partner[:] = NONE
+        best[:] = 0.0
+        for lot, lot_sizes in _lots(counts[:, 0], sizes.matched_members):
+            positions = members[lot] - np.uint32(task.begin)
+            k, other, similar = match_buckets(
+                positions, lot_sizes, compared, by.least, by.first, by.most, parent
+            )
+            keep_best(k, other, similar, by.first, partner, best)
+            for array in (compared.shingles, compared.extents, compared.packed):
+                unmap(array)
+        flatten(parent)
+        clear_roots(parent, partner)
+        aside = stack.enter_context(replacing(task.file(MATCH_FILE)))
+        with aside.open("wb") as file:
+            for array in (parent, partner, best):
+                array.tofile(file)
+
+
+def _lots(sizes: np.ndarray, most: int) -> Iterator[tuple[slice, np.ndarray]]:
+    """(where the members of whole buckets are, the sizes of these), about `most` members each."""
+    begin = 0
+    for at in range(0, len(sizes), most):
+        waiting = sizes[at : at + most]
+        ends = np.cumsum(waiting, dtype=np.int64)
+        done = 0
+        while done < len(waiting):
+            before = int(ends[done - 1]) if done else 0
+            take = max(done + 1, int(np.searchsorted(ends, before + most, "right")))
+            stop = begin + int(ends[take - 1])
+            yield slice(begin + before, stop), np.ascontiguousarray(waiting[done:take])
+            done = take
+        begin += int(ends[-1])
+
+
+def _compared(rows: np.ndarray, data: np.ndarray, task: MatchTask, scratch: Path) -> Compared:
+    """The features of a part's candidates. rows: the position of each in the corpus, and its
+    bytes."""
+    by, sizes = task.by, task.sizes
+    extents = new_array((len(rows), 2), np.int64, scratch, sizes.mapped_bytes)
+    width, total = (1 if by.bits else 8), 0
+    for at in range(0, len(rows), sizes.chunk_candidates):
+        position, size = rows[at : at + sizes.chunk_candidates].T.astype(np.int64)
+        ends = total + np.cumsum(size)
+        position -= task.begin
+        extents[position, 0], extents[position, 1] = (ends - size) // width, size // width
+        total = int(ends[-1])
+        unmap(extents)
+    none = np.empty(0, np.uint64)
+    if by.bits:
+        extents[:, 0] //= by.width
+        packed = data.reshape(-1, by.width)
+        return for_kernels(Compared(none, extents, packed, by.values, by.bits))
+    return for_kernels(Compared(data.view(np.uint64), extents, np.empty((0, 0), np.uint8), 0, 0))
+
+
+def write_matches(
+    folder: Path,
+    run: Run,
+    ordered: Path,
+    order: Path,
+    compared: Path,
+    groups: int,
+    by: Verification,
+    sizes: Sizes,
+) -> Facts:
+    """Phase `edges`: root, partner and similarity of each k. order: k of each c, uint32; ordered,
+    compared, groups: as tasks have them."""
+    begins = np.fromfile(ordered / BEGINS, np.int64).tolist()
+    count, chunk = begins[-1], sizes.chunk_candidates
+    tasks = [
+        MatchTask(part, folder, begin, stop - begin, ordered, compared, groups, by, sizes)
+        for part, (begin, stop) in enumerate(pairwise(begins))
+    ]
+    run_tasks(run, f"{__name__}:match_part", tasks)
+    new = partial(new_array, count, folder=folder, mapped_bytes=sizes.mapped_bytes)
+    k_of = new(np.uint32)  # of each position
+    with order.open("rb") as ks, (ordered / POSITIONS).open("rb") as positions:
+        while len(k := np.fromfile(ks, np.uint32, chunk)):
+            k_of[np.fromfile(positions, np.uint32, chunk)] = k
+    root, partner, best = new(np.uint32), new(np.uint32), new(np.float64)
+    for task in tasks:
+        size, path = task.count, task.file(MATCH_FILE)
+        k_of_part = k_of[task.begin : task.begin + size]
+        for at in range(0, size, chunk):
+            stop = min(at + chunk, size)
+            k = k_of_part[at:stop]
+            roots, partners = (
+                np.fromfile(path, np.uint32, stop - at, offset=4 * (at + size * i)) for i in (0, 1)
+            )
+            root[k] = k_of_part[roots]
+            absent = partners == NONE
+            partner[k] = np.where(absent, NONE, k_of_part[np.where(absent, 0, partners)])
+            best[k] = np.fromfile(path, np.float64, stop - at, offset=8 * (size + at))
+        journal.release(path)
+        path.unlink()
+    root.tofile(folder / ROOTS)
+    partner.tofile(folder / PARTNERS)
+    best.tofile(folder / SIMILARITY)
+    return {}
 
 
 SCHEMA = COLUMNS.append(pa.field("cluster_size", pa.int64()))  # members, earlier ones too
@@ -174,40 +605,42 @@ def phases(step: DedupMinhash, sketches: Sketches) -> list[Phase]:
     sizes = sketches.sizes
     sketch_groups = groups(sketches, sizes.task_documents)
 
-    def keys(folder: Path, done: Done) -> dict[str, Any]:
+    def keys(folder: Path, done: Done) -> Facts:
         return partition_keys(sketches, folder, sketch_groups, step.label, "bands", bands)
 
-    def buckets(folder: Path, done: Done) -> dict[str, Any]:
+    def buckets(folder: Path, done: Done) -> Facts:
         return find_buckets(sketches, folder, done.folder("keys"), done.facts)
 
-    def candidates(folder: Path, done: Done) -> dict[str, Any]:
-        count, bits = done.facts["candidates"], done.folder("buckets")
+    def candidates(folder: Path, done: Done) -> Facts:
+        count, bits = done.facts["candidates"], done.file("buckets", BITS)
         return write_candidates(folder, sketches, sketch_groups, bits, count, step.survivor)
 
-    def ordered(folder: Path, done: Done) -> dict[str, Any]:
+    def ordered(folder: Path, done: Done) -> Facts:
         order = load_array(done.file("candidates", ORDER), np.uint32, sizes.mapped_bytes)
         arguments = done.folder("buckets"), done.facts["pieces"], order, sizes
         return (write_ordered if step.verify is None else write_parts)(folder, *arguments)
 
-    def compare(folder: Path, done: Done) -> dict[str, Any]:
-        name = "sign_group" if step.kept_bits else "shingle_group"
-        settings = {"ordered": str(done.folder("ordered")), "sizes": sizes.dump()}
-        settings |= step.shingling()
-        tasks = candidate_tasks(sketch_groups, done.folder("buckets"), folder, **settings)
-        run_tasks(sketches.run, f"curate.dedup.minhash.verify:{name}", tasks)
+    def compare(folder: Path, done: Done) -> Facts:
+        column, read, shingling = ("text",), sizes.shingled_documents, step.shingling()
+        if step.kept_bits:
+            column, read = ("signature",), SIGNATURES
+        bits, how = done.file("buckets", BITS), None if step.kept_bits else shingling
+        more = column, read, done.folder("ordered"), sizes.segment_bytes, how
+        tasks = [
+            ComparedTask(g.part, folder, g, bits, before, *more)
+            for g, before in zip(sketch_groups, candidates_before(sketch_groups, bits), strict=True)
+        ]
+        run_tasks(sketches.run, f"{__name__}:write_compared", tasks)
         return {}
 
-    def edges(folder: Path, done: Done) -> dict[str, Any]:
+    def edges(folder: Path, done: Done) -> Facts:
         ordered, count = done.folder("ordered"), done.facts["candidates"]
         if step.verify is None:
             return write_stars(folder, ordered, count, done.facts["members"], first, sizes)
-        from curate.dedup.minhash.verify import write_matches
-
-        settings: dict[str, Any] = {"bits": step.kept_bits, "values": bands * rows, "width": width}
-        settings |= {"least": step.verify, "first": first, "groups": len(sketch_groups)}
-        settings |= {"compared": str(done.folder("compared"))}
-        order = done.file("candidates", ORDER)
-        return write_matches(folder, sketches.run, ordered, order, settings, sizes)
+        by = Verification(step.kept_bits, bands * rows, width, step.verify, first)
+        order, compared = done.file("candidates", ORDER), done.folder("compared")
+        groups = len(sketch_groups)
+        return write_matches(folder, sketches.run, ordered, order, compared, groups, by, sizes)
 
     verified = step.verify is not None
     return [
@@ -220,10 +653,10 @@ def phases(step: DedupMinhash, sketches: Sketches) -> list[Phase]:
     ]
 
 
-def notes(step: DedupMinhash, facts: dict[str, Any], histogram: np.ndarray) -> list[str]:
+def notes(step: DedupMinhash, facts: Facts, histogram: np.ndarray) -> list[str]:
     """Sentences of the report on how the decisions were made."""
     bands, rows = step.banding
-    chance = predicted(bands, rows, step.least)
+    chance = step.found(step.least)
     sentences = [
         f"{bands} bands of {counted(rows, 'row')}: two documents of Jaccard similarity"
         f" {step.least:.3f} share"
@@ -256,7 +689,7 @@ def notes(step: DedupMinhash, facts: dict[str, Any], histogram: np.ndarray) -> l
     return sentences
 
 
-def resolve(step: DedupMinhash, sketches: Sketches) -> dict[str, Any]:
+def resolve(step: DedupMinhash, sketches: Sketches) -> Decided:
     """Writes the decisions; returns counts, notes and curves for the report."""
     # Two sorts are all that is asked of the database; more memory does not make them faster.
     sketches.connection.execute(f"SET memory_limit = '{SORT_MEMORY}'")
@@ -272,9 +705,8 @@ def resolve(step: DedupMinhash, sketches: Sketches) -> dict[str, Any]:
         sketches.sizes,
     )
     forget(sketches.folder)
-    return {
-        **counts,
-        "candidates": done.facts["candidates"],
-        "notes": notes(step, done.facts, histogram),
-        "curves": [curve(*step.banding)],
-    }
+    return Decided(
+        {**counts, "candidates": done.facts["candidates"]},
+        notes(step, done.facts, histogram),
+        [step.curve()],
+    )

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.corpus import indexes
-from curate.dedup.minhash.signatures import band_keys, lean_buffers
+from curate.dedup.minhash.kernels import band_keys, lean_buffers
 from curate.text.buffers import as_large_string
 from llmcurate.base.disk.files import file_digest, make_folder, replacing, text_digest
 from llmcurate.base.disk.seals import seal_folder
@@ -87,17 +87,9 @@ def import_signatures(paths: list[Path], out: Path) -> dict[str, Any]:
         if _settings(path) != settings:
             raise UsageError(f"{path} was made with other settings than {paths[0]}")
         documents += _import_part(path, folder / f"sketch-{part:05d}.parquet", part, settings)
-    record = {
-        "version": indexes.VERSION,
-        "name": out.resolve().name,
-        "step": NAME,
-        "label": NAME,
-        "step_version": DedupMinhash.version,
-        "comparable": settings,
-        "key": text_digest(" ".join(file_digest(path, "xxh3-128") for path in paths)),
-        "settled": False,
-        "files": seal_folder(folder),
-    }
+    key = text_digest(" ".join(file_digest(path, "xxh3-128") for path in paths))
+    made = indexes.VERSION, out.resolve().name, NAME, NAME, DedupMinhash.version
+    record = indexes.IndexRecord(*made, settings, key, False, seal_folder(folder))
     indexes.write_record(folder, record)
     return {"documents": documents, "settings": settings}
 

@@ -10,25 +10,366 @@ corpus: it copies the pieces, one after the other.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.corpus.decisions import COLUMNS, ROWS, join_pieces, piece_files, write_piece
-from curate.corpus.phases import Done, Phase, forget, run_phases
-from curate.corpus.shuffle.tasks import Group, groups, read_slice, run_tasks, write_slices
-from curate.corpus.sketches import Sketches, Task, sketch_batches
-from curate.dedup.passages.keys import estimated_passages
-from curate.dedup.passages.rows import Runs, member_files, ranks, row_files
-from curate.dedup.passages.shared import find_shared, partition_passages
+from curate.corpus.decisions import COLUMNS, PIECE, ROWS, Decided, join_pieces, write_piece
+from curate.corpus.phases import Done, Facts, Phase, forget, run_phases
+from curate.corpus.shuffle.buckets import buckets_of
+from curate.corpus.shuffle.byte_rows import scratch_folder
+from curate.corpus.shuffle.partitions import (
+    BundleTask,
+    PairFiles,
+    PartitionWriter,
+    bundles,
+    pair_counts,
+    partition_bits,
+    read_partitions,
+    sort_pairs,
+    sort_repeated,
+)
+from curate.corpus.shuffle.tasks import (
+    FolderTask,
+    Group,
+    GroupTask,
+    groups,
+    part_file,
+    part_files,
+    read_slice,
+    run_tasks,
+    write_slices,
+)
+from curate.corpus.sketches import Sketches, sketch_batches
+from curate.dedup import survivors
+from curate.dedup.passages.kernels import (
+    NONE,
+    drop_repeats,
+    estimated_passages,
+    preferred,
+    unpacked,
+)
+from llmcurate.base.disk.database import scratch_database
+from llmcurate.base.disk.files import replacing, temporary_name
 from llmcurate.base.disk.units import counted
+from llmcurate.base.messages import Message
 
 if TYPE_CHECKING:
     from curate.dedup.passages.repeated_passages import DedupPassages
+
+# Passages that may stand more than once, by the shuffle on 64 bits of their keys. A passage is
+# (group of sketch files, its number in the group), so that 32 bits number it whatever the corpus.
+# Tasks on groups put (key, number) into partitions; tasks on partitions tell each group which of
+# its passages share the 64 bits with another. A key that a group has again and again, such as a
+# site's boilerplate, goes into the shuffle a few times: that it is shared is known already. So no
+# partition is as large as the commonest line is frequent.
+
+REMEMBERED = 1 << 16  # keys of a group that are recognised when they come again
+_ROWS = 10_000  # sketches that are read at once
+
+
+# Of a group: a bit for each passage, set where it is known to be shared. Of a bundle of partitions:
+# numbers of shared passages (uint32) by group, and where those of each group begin (int64[groups +
+# 1]). Of all groups: how many passages each has, int64[groups].
+REPEATED, SHARED, STARTS, PASSAGES = "repeated.bits", "shared.u32", "starts.npy", "passages.i64"
+
+
+@dataclass(frozen=True)
+class KeysTask(GroupTask):
+    """The keys of a group are to be written. bits: of the partitions."""
+
+    bits: int
+    segment_pairs: int
+
+
+@dataclass(frozen=True)
+class Keys(Message):
+    """How many passages a group has, and how many that are known to be shared."""
+
+    passages: int
+    repeated: int
+
+
+def partition_passages(sketches: Sketches, folder: Path, groups: list[Group], about: int) -> Facts:
+    """The phase `keys`: every group's keys by partition. about: how many passages there are, from
+    which the number of partitions follows."""
+    bits = partition_bits(about, sketches.sizes.partition_pairs)
+    tasks = [KeysTask(g.part, folder, g, bits, sketches.sizes.segment_pairs) for g in groups]
+    done = run_tasks(sketches.run, f"{__name__}:write_keys", tasks, Keys)
+    np.array([keys.passages for keys in done], np.int64).tofile(folder / PASSAGES)
+    return {"partition_bits": bits, "repeated": sum(keys.repeated for keys in done)}
+
+
+def _passages_in(path: Path) -> int:
+    with pq.ParquetFile(path, pre_buffer=False) as source:
+        counts = source.read(columns=["passages"], use_threads=False)["passages"]
+    return int(counts.to_numpy().sum())
+
+
+def write_keys(task: KeysTask) -> Keys:
+    """A task: the keys of a group. Held are a segment twice, 48 MB, and a byte a passage."""
+    passages = sum(_passages_in(file.path) for file in task.group.files)
+    last_keys = np.zeros(REMEMBERED, np.uint64)
+    last_numbers = np.full(REMEMBERED, NONE, np.uint32)
+    repeated = np.zeros(passages, np.uint8)
+    first = 0
+    with ExitStack() as stack:
+        paths = PairFiles.within(task.folder, task.part)
+        aside = PairFiles(*(stack.enter_context(replacing(path, sync=False)) for path in paths))
+        writer = PartitionWriter(aside, task.bits, min(task.segment_pairs, max(1, passages)))
+        for file in task.group.files:
+            with pq.ParquetFile(file.path, pre_buffer=False) as source:
+                for batch in source.iter_batches(_ROWS, columns=["keys"], use_threads=False):
+                    keys = np.ascontiguousarray(unpacked(batch.column(0), np.uint64)[0][:, 1])
+                    passing = np.empty_like(keys), np.empty(len(keys), np.uint32)
+                    size = drop_repeats(keys, first, last_keys, last_numbers, repeated, *passing)
+                    writer.add(passing[0][:size], passing[1][:size])
+                    first += len(keys)
+        writer.close()
+        bits = stack.enter_context(replacing(task.file(REPEATED), sync=False))
+        np.packbits(repeated).tofile(bits)
+    return Keys(passages, int(np.count_nonzero(repeated)))
+
+
+def find_shared(sketches: Sketches, folder: Path, keys: Path, groups: int, facts: Facts) -> Facts:
+    """The phase `shared`: which passages of each group share 64 bits of key with others."""
+    tasks = bundles(folder, keys, groups, facts["partition_bits"], sketches.sizes)
+    done = run_tasks(sketches.run, f"{__name__}:write_shared", tasks, int)
+    return {"pieces": len(tasks), "shared": sum(done)}
+
+
+def write_shared(task: BundleTask) -> int:
+    """A task: the shared passages of a few partitions, by group. Held are 12 bytes a pair, and of
+    the partition that is looked at 30 more; of a very large one in mapped files."""
+    files, (begin, stop) = task.pair_files(), (task.begin, task.stop)
+    numbers: list[np.ndarray] = []
+    owners: list[np.ndarray] = []
+    with ExitStack() as stack:
+        scratch = stack.enter_context(scratch_folder(task.folder))
+        ends = np.cumsum(pair_counts(files, begin, stop), axis=0)
+        partitions = read_partitions(files, begin, stop, scratch, task.mapped_bytes)
+        for p, ((key, number), make_array) in enumerate(partitions):
+            position = make_array(np.uint32)
+            position[:] = np.arange(len(key), dtype=np.uint32)
+            key, position = sort_repeated(key, position, task.bits, make_array)
+            members = make_array(np.uint32)
+            count = buckets_of(key, position, members, make_array(np.uint32))[0]
+            is_shared = np.zeros(len(number), np.bool_)
+            is_shared[members[:count]] = True
+            at = np.flatnonzero(is_shared)
+            numbers.append(number[at])
+            owners.append(np.searchsorted(ends[:, p], at, "right").astype(np.int32))
+        owner = np.concatenate(owners)
+        order = np.argsort(owner, kind="stable")
+        starts = np.searchsorted(owner[order], np.arange(task.groups + 1)).astype(np.int64)
+        values = stack.enter_context(replacing(task.file(SHARED), sync=False))
+        np.concatenate(numbers)[order].tofile(values)
+        table = stack.enter_context(replacing(task.file(STARTS), sync=False))
+        with table.open("wb") as file:
+            np.save(file, starts)
+    return len(owner)
+
+
+def shared_of(group: int, keys: Path, shared: Path, pieces: int) -> np.ndarray:
+    """bool[passages] of a group: those that may stand more than once. keys, shared: the folders of
+    these phases, the latter in so many pieces."""
+    passages = int(np.fromfile(keys / PASSAGES, np.int64)[group])
+    bits = np.fromfile(part_file(keys, REPEATED, group), np.uint8)
+    is_shared = np.unpackbits(bits, count=passages).view(np.bool_)
+    for piece in range(pieces):
+        table = np.load(part_file(shared, STARTS, piece), mmap_mode="r")
+        begin, stop = table[group : group + 2].tolist()
+        values = part_file(shared, SHARED, piece)
+        is_shared[np.fromfile(values, np.uint32, stop - begin, offset=4 * begin)] = True
+    return is_shared
+
+
+# Rows of a group of sketch files: how often it has each key, and in which document it prefers it.
+# Of all copies in a group one row goes to where the key is decided (`write_owners`), of the
+# document preferred most; where no copy may stay in the end a second one, of that preferred least.
+# So a slice of keys has one row for a group however frequent a line is. The copies themselves stay
+# in files that the group's next task reads (`write_pieces`).
+
+SORT_MEMORY = "512MB"
+
+
+class Runs:
+    """The runs of equal keys in their order: run_of: uint32[rows]; first, last: uint32[runs], rows;
+    total: int64[runs]."""
+
+    def __init__(
+        self, low: np.ndarray, high: np.ndarray, preference: np.ndarray, copies: np.ndarray
+    ) -> None:
+        rows = len(low)
+        self.run_of = np.empty(rows, np.uint32)
+        by_run = np.empty(rows, np.uint32), np.empty(rows, np.uint32), np.empty(rows, np.int64)
+        order = sorted_rows(low, high)
+        count = preferred(order, low, high, preference, copies, self.run_of, *by_run)
+        self.first, self.last, self.total = (array[:count] for array in by_run)
+
+
+def sorted_rows(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """uint32[rows]: the rows by (low, high); equal ones as they are."""
+    numbers = np.arange(len(low), dtype=np.uint32)
+    keys, order = sort_pairs(low.copy(), numbers, 0, lambda dtype: np.empty(len(low), dtype))
+    same = keys[1:] == keys[:-1]
+    # Sharing one half and not the other is chance, or made to collide.
+    if (same & (high[order[1:]] != high[order[:-1]])).any():
+        return np.lexsort((high, low)).astype(np.uint32)
+    return order
+
+
+def ranks(documents: pa.Table, policy: str, folder: Path) -> np.ndarray:
+    """int64[documents]: the position of each in the order of preference, from the columns that the
+    policy names and id; equal ones as they are, and so are all with `first`. folder: to spill."""
+    count = len(documents)
+    if survivors.preference(policy) == survivors.preference("first") or count < 2:
+        return np.arange(count)
+    rank = np.empty(count, np.int64)
+    with scratch_database(folder / temporary_name("spill-ranks")) as db:
+        db.execute(f"SET memory_limit = '{SORT_MEMORY}'")
+        db.register("documents", documents.append_column("k", pa.array(np.arange(count))))
+        order = f"SELECT k FROM documents ORDER BY {survivors.preference(policy)}, k"
+        rank[db.execute(order).fetchnumpy()["k"]] = np.arange(count)
+    return rank
+
+
+ROW_SCHEMA = pa.schema(
+    [
+        ("low", pa.uint64()),
+        ("high", pa.uint64()),
+        ("document", pa.uint32()),  # its row in the same slice of the documents
+        ("copies", pa.int64()),  # 0: a second row
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Members:
+    """A group's passages that may be shared, in order. document: their sketch's number in the
+    group; a, z: first and last byte (exclusive); low, high: the key."""
+
+    document: np.ndarray
+    a: np.ndarray
+    z: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+# Of a group, a record batch a slice: rows, and the documents that they name.
+ROWS_FILE, DOCUMENTS_FILE = "rows.arrow", "documents.arrow"
+# Of a group's passages (uint32[4, passages]: document, a, z, key), and of its keys which of these
+# is preferred most (uint32[keys]).
+MEMBERS_FILE, FIRSTS_FILE = "members.npy", "firsts.npy"
+
+
+def distinct(ascending: np.ndarray) -> np.ndarray:
+    """Each of the numbers once."""
+    return ascending[np.diff(ascending, prepend=-1) != 0]
+
+
+def slice_of(low: np.ndarray, slices: int) -> np.ndarray:
+    """int64: by 32 bits of the key, as a fraction of 2^32, times the slices."""
+    high_bits = low >> np.uint64(32)
+    return ((high_bits * np.uint64(slices)) >> np.uint64(32)).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class RowsTask(GroupTask):
+    """The rows of a group are to be written in so many slices. keys, shared: the folders of these
+    phases, the latter in so many pieces."""
+
+    keys: Path
+    shared: Path
+    pieces: int
+    slices: int
+    survivor: str
+    keep: str
+
+
+def write_rows(task: RowsTask) -> None:
+    """A task: a group's keys that may be shared, by slice, and its passages that have them. Held
+    are 60 bytes a passage and the documents' columns twice."""
+    chosen = shared_of(task.part, task.keys, task.shared, task.pieces)
+    columns = survivors.preferred_by(task.survivor)
+    members, documents = _members(task.group, chosen, columns)
+    numbers = distinct(members.document)
+    rank = ranks(documents, task.survivor, task.folder)
+    at = np.searchsorted(numbers, members.document)
+    # By the document's rank, then by the byte: of a document's own copies the first one.
+    preference = (rank[at].astype(np.uint64) << np.uint64(32)) + members.a
+    runs = Runs(members.low, members.high, preference, np.ones(len(at), np.int64))
+    kept = np.stack([members.document, members.a, members.z, runs.run_of])
+    for name, array in ((MEMBERS_FILE, kept), (FIRSTS_FILE, runs.first)):
+        with replacing(task.file(name), sync=False) as aside, aside.open("wb") as file:
+            np.save(file, array)
+    sent: np.ndarray = runs.first
+    copies: np.ndarray = runs.total
+    if task.keep == "none":
+        both = np.stack([runs.first, runs.last], axis=1).reshape(-1)
+        copies = np.stack([copies, np.zeros_like(copies)], axis=1).reshape(-1)
+        other = (copies > 0) | (at[both] != at[np.repeat(runs.first, 2)])
+        sent, copies = both[other], copies[other]
+    _write(task, members, at[sent], sent, copies, documents)
+
+
+def _write(
+    task: RowsTask,
+    members: Members,
+    document: np.ndarray,
+    sent: np.ndarray,
+    copies: np.ndarray,
+    documents: pa.Table,
+) -> None:
+    """The rows of the members number `sent`, whose keys ascend. document: of `documents`."""
+    low, high = members.low[sent], members.high[sent]
+    slices = np.arange(task.slices)
+    ends = np.searchsorted(slice_of(low, task.slices), slices, "right").tolist()
+    documents_by_slice: list[np.ndarray] = []
+
+    def rows() -> Iterator[pa.Table]:
+        for begin, end in pairwise([0, *ends]):
+            part = slice(begin, end)
+            of_slice, row = np.unique(document[part], return_inverse=True)
+            documents_by_slice.append(of_slice)
+            columns = (low[part], high[part], row.astype(np.uint32), copies[part])
+            yield pa.table([pa.array(array) for array in columns], schema=ROW_SCHEMA)
+
+    write_slices(task.file(ROWS_FILE), ROW_SCHEMA, rows())
+    tables = (documents.take(pa.array(of_slice)) for of_slice in documents_by_slice)
+    write_slices(task.file(DOCUMENTS_FILE), documents.schema, tables)
+
+
+def _members(group: Group, chosen: np.ndarray, columns: list[str]) -> tuple[Members, pa.Table]:
+    """The group's chosen passages, and of the documents that have them the columns and id."""
+    columns_of_batches: list[tuple[np.ndarray, ...]] = []
+    # Also of a group without any sketch: what reads a slice expects the same columns of all.
+    stored = pq.read_schema(group.files[0].path)
+    schema = pa.schema([*map(stored.field, columns), pa.field("id", pa.string())])
+    documents = [schema.empty_table()]
+    passages = sketches = 0
+    for batch in sketch_batches(group.files, ["keys", "spans", *columns]):
+        keys, rows = unpacked(batch["keys"], np.uint64)
+        at = np.flatnonzero(chosen[passages : passages + len(keys)])
+        passages += len(keys)
+        document_of = np.searchsorted(rows, at, side="right") - 1
+        table = pa.Table.from_batches([batch]).select([*columns, "id"])
+        documents.append(table.take(pa.array(distinct(document_of))).cast(schema))
+        span = unpacked(batch["spans"], np.uint32)[0][at]
+        document = (document_of + sketches).astype(np.uint32)
+        columns_of_batches.append((document, span[:, 0], span[:, 1], keys[at, 1], keys[at, 0]))
+        sketches += len(batch)
+    if not columns_of_batches:
+        types = (np.uint32, np.uint32, np.uint32, np.uint64, np.uint64)
+        columns_of_batches.append(tuple(np.empty(0, kind) for kind in types))
+    arrays = (np.concatenate(kind) for kind in zip(*columns_of_batches, strict=True))
+    return Members(*arrays), pa.concat_tables(documents).combine_chunks()
 
 
 # A task of a slice of the keys has one row a group and key (with `keep: none` two) and chooses the
@@ -46,20 +387,40 @@ ANSWERS = pa.schema(
 )
 
 
-def owner_files(folder: Path, count: int) -> list[Path]:
-    """The answers of each of so many slices, a record batch a group."""
-    return [folder / f"owners-{part:05d}.arrow" for part in range(count)]
+# The answers of a slice, a record batch a group; of all slices how many clusters each has, int64[].
+OWNERS_FILE, CLUSTERS = "owners.arrow", "clusters.i64"
 
 
-def write_owners(task: Task) -> dict[str, Any]:
+@dataclass(frozen=True)
+class OwnersTask(FolderTask):
+    """Who keeps the passages of a slice is to be found. rows: the folder of rows of so many
+    groups."""
+
+    rows: Path
+    groups: int
+    survivor: str
+    keep: str
+
+
+@dataclass(frozen=True)
+class Owners(Message):
+    """Of a slice: clusters, passages in them, those that go, and clusters of which none stays."""
+
+    clusters: int
+    members: int
+    dropped: int
+    lost: int
+
+
+def write_owners(task: OwnersTask) -> Owners:
     """A task: who keeps the passages of a slice. Held are its rows and documents, some 200 bytes a
     row, and a database of 512 MB that spills while it sorts the documents."""
-    folder, part, groups = Path(task["folder"]), task["part"], task["groups"]
-    files = row_files(Path(task["rows"]), groups)
-    rows = [*read_slice([pair[0] for pair in files], part)]
-    documents = pa.Table.from_batches(read_slice([pair[1] for pair in files], part))
+    groups = task.groups
+    rows = [*read_slice(part_files(task.rows, ROWS_FILE, groups), task.part)]
+    document_batches = [*read_slice(part_files(task.rows, DOCUMENTS_FILE, groups), task.part)]
+    documents = pa.Table.from_batches(document_batches)
     sizes = np.array([len(batch) for batch in rows])
-    documents_of_group = np.array([len(b) for b in read_slice([pair[1] for pair in files], part)])
+    documents_of_group = np.array([len(batch) for batch in document_batches])
     group = np.repeat(np.arange(groups), sizes)
     table = pa.Table.from_batches(rows).combine_chunks()
     low, high, document, copies = (column.to_numpy() for column in table.columns)
@@ -67,11 +428,11 @@ def write_owners(task: Task) -> dict[str, Any]:
     # A group's own rows of a key come in their order, which is all there is to know of one group.
     preference = np.arange(len(low))
     if groups > 1:
-        preference = ranks(documents.combine_chunks(), task["survivor"], folder)[document]
+        preference = ranks(documents.combine_chunks(), task.survivor, task.folder)[document]
     runs = Runs(low, high, preference.astype(np.uint64), copies)
     keeper, least = document[runs.first], document[runs.last]
     shared = runs.total > 1
-    lost = shared & (keeper != least) & (task["keep"] == "none")
+    lost = shared & (keeper != least) & (task.keep == "none")
     cluster = np.where(shared, np.cumsum(shared) - 1, -1)
 
     answered = np.flatnonzero(copies > 0)
@@ -90,33 +451,39 @@ def write_owners(task: Task) -> dict[str, Any]:
     )
     bounds = np.searchsorted(group[answered], np.arange(groups + 1)).tolist()
     each = (answers.slice(begin, end - begin) for begin, end in pairwise(bounds))
-    write_slices(owner_files(folder, part + 1)[-1], ANSWERS, each)
+    write_slices(task.file(OWNERS_FILE), ANSWERS, each)
     members = int(runs.total[shared].sum())
     stay = int(np.count_nonzero(shared & ~lost))
-    return {
-        "clusters": int(np.count_nonzero(shared)),
-        "members": members,
-        "dropped": members - stay,
-        "lost": int(np.count_nonzero(lost)),
-    }
+    clusters, gone = int(np.count_nonzero(shared)), int(np.count_nonzero(lost))
+    return Owners(clusters, members, members - stay, gone)
 
 
 # local: whether all copies are in one document, or the copy that stays is in the same one.
 DECISIONS = pa.schema([*COLUMNS, ("local", pa.bool_())])
 
 
-def write_pieces(task: Task) -> dict[str, Any]:
-    """A task: the decisions on a group's passages, ordered by document and byte. Held are the
-    answers, the group's ids and 30 bytes a passage."""
-    group = Group.load(task)
-    answers = [*read_slice(owner_files(Path(task["owners"]), len(task["clusters"])), group.part)]
+@dataclass(frozen=True)
+class PiecesTask(GroupTask):
+    """The decisions on a group's passages are to be written. rows, owners: the folders of these
+    phases, the latter by so many slices; method: the name of the step."""
+
+    rows: Path
+    owners: Path
+    slices: int
+    method: str
+
+
+def write_pieces(task: PiecesTask) -> int:
+    """A task: the decisions on a group's passages, ordered by document and byte; the bytes that
+    are cut. Held are the answers, the group's ids and 30 bytes a passage."""
+    answers = [*read_slice(part_files(task.owners, OWNERS_FILE, task.slices), task.part)]
     # Clusters of a slice come behind those of the slices before it.
-    before = np.repeat(task["clusters"], [len(batch) for batch in answers])
+    clusters = np.fromfile(task.owners / CLUSTERS, np.int64)
+    before = np.repeat(np.cumsum(clusters) - clusters, [len(batch) for batch in answers])
     table = pa.Table.from_batches(answers).combine_chunks()
-    path = piece_files(Path(task["folder"]), group.part + 1)[-1]
     cut: list[int] = []
-    write_piece(path, DECISIONS, _decisions(task, group, table, before, cut))
-    return {"cut": sum(cut)}
+    write_piece(task.file(PIECE), DECISIONS, _decisions(task, table, before, cut))
+    return sum(cut)
 
 
 def bytes_under(document: np.ndarray, a: np.ndarray, z: np.ndarray, last: int) -> tuple[int, int]:
@@ -129,11 +496,11 @@ def bytes_under(document: np.ndarray, a: np.ndarray, z: np.ndarray, last: int) -
 
 
 def _decisions(
-    task: Task, group: Group, answers: pa.Table, before: np.ndarray, cut: list[int]
+    task: PiecesTask, answers: pa.Table, before: np.ndarray, cut: list[int]
 ) -> Iterator[pa.RecordBatch]:
     """Batches of decisions; `cut` is given the bytes that go of this run's documents."""
-    members, firsts = (np.load(path) for path in member_files(Path(task["rows"]), group.part))
-    document, a, z, key = members
+    document, a, z, key = np.load(part_file(task.rows, MEMBERS_FILE, task.part))
+    firsts = np.load(part_file(task.rows, FIRSTS_FILE, task.part))
     shared = answers["cluster"].is_valid().to_numpy()
     members_shared = np.flatnonzero(shared[key])
     if not len(members_shared):
@@ -142,7 +509,7 @@ def _decisions(
     lost, is_own = (answers[name].to_numpy() for name in ("lost", "here"))
     owner, other = (answers[name].chunk(0) for name in ("owner", "other"))
     names = pa.concat_arrays([owner, other])
-    batches = [*sketch_batches(group.files, [])]
+    batches = [*sketch_batches(task.group.files, [])]
     sketches = pa.Table.from_batches(batches).combine_chunks()
     ids = sketches["id"].chunk(0)
     part, n = (sketches[name].to_numpy() for name in ("part", "n"))
@@ -167,7 +534,7 @@ def _decisions(
             names.take(pa.array(partner, mask=lost[k])),
             names.take(pa.array(partner, mask=~removed)),
             pa.array(np.ones(len(at)), mask=~removed),
-            pa.repeat(pa.scalar(task["method"]), len(at)),
+            pa.repeat(pa.scalar(task.method), len(at)),
             pa.array(a[at].astype(np.int64)),
             pa.array(z[at].astype(np.int64)),
             pa.array(keeper & ~lost[k]),
@@ -178,50 +545,40 @@ def _decisions(
 def phases(step: DedupPassages, sketches: Sketches, sketch_groups: list[Group]) -> list[Phase]:
     """The phases before the decisions' file."""
     run, count = sketches.run, len(sketch_groups)
-    chosen = {"survivor": step.survivor, "keep": step.keep}
 
-    def keys(folder: Path, done: Done) -> dict[str, Any]:
+    def keys(folder: Path, done: Done) -> Facts:
         about = sum(estimated_passages(pq.read_metadata(file.path)) for file in sketches.files)
         return partition_passages(sketches, folder, sketch_groups, about)
 
-    def shared(folder: Path, done: Done) -> dict[str, Any]:
-        return find_shared(sketches, folder, done.folder("keys"), done.facts)
+    def shared(folder: Path, done: Done) -> Facts:
+        return find_shared(sketches, folder, done.folder("keys"), count, done.facts)
 
-    def rows(folder: Path, done: Done) -> dict[str, Any]:
+    def rows(folder: Path, done: Done) -> Facts:
         # More than there will be: of a key that a group has twice and more one row is left.
         most = (done.facts["shared"] + done.facts["repeated"]) * (1 + (step.keep == "none"))
-        settings: dict[str, Any] = {
-            "slices": max(1, -(-most // sketches.sizes.slice_rows)),
-            **chosen,
-        }
-        settings |= {"pieces": done.facts["pieces"], "folder": str(folder)}
-        settings |= {name: str(done.folder(name)) for name in ("keys", "shared")}
-        each = zip(sketch_groups, done.facts["passages"], strict=True)
-        tasks = [{**group.dump(), **settings, "passages": passages} for group, passages in each]
-        run_tasks(run, "curate.dedup.passages.rows:write_rows", tasks)
-        return {"slices": settings["slices"]}
+        slices = max(1, -(-most // sketches.sizes.slice_rows))
+        before = done.folder("keys"), done.folder("shared"), done.facts["pieces"]
+        tasks = [
+            RowsTask(g.part, folder, g, *before, slices, step.survivor, step.keep)
+            for g in sketch_groups
+        ]
+        run_tasks(run, f"{__name__}:write_rows", tasks)
+        return {"slices": slices}
 
-    def owners(folder: Path, done: Done) -> dict[str, Any]:
-        settings = {
-            "rows": str(done.folder("rows")),
-            "folder": str(folder),
-            "groups": count,
-            **chosen,
-        }
-        tasks = [{"part": part, **settings} for part in range(done.facts["slices"])]
-        answers = run_tasks(run, "curate.dedup.passages.copies:write_owners", tasks)
+    def owners(folder: Path, done: Done) -> Facts:
+        tasks = [
+            OwnersTask(part, folder, done.folder("rows"), count, step.survivor, step.keep)
+            for part in range(done.facts["slices"])
+        ]
+        answers = run_tasks(run, f"{__name__}:write_owners", tasks, Owners)
+        np.array([owners.clusters for owners in answers], np.int64).tofile(folder / CLUSTERS)
         names = ("clusters", "members", "dropped", "lost")
-        totals = {name: sum(totals_of_slice[name] for totals_of_slice in answers) for name in names}
-        return {**totals, "by_slice": [totals_of_slice["clusters"] for totals_of_slice in answers]}
+        return {name: sum(getattr(owners, name) for owners in answers) for name in names}
 
-    def pieces(folder: Path, done: Done) -> dict[str, Any]:
-        by_slice = done.facts["by_slice"]
-        before = (np.cumsum(by_slice) - by_slice).tolist()
-        settings = {"clusters": before, "method": step.method, "folder": str(folder)}
-        settings |= {name: str(done.folder(name)) for name in ("rows", "owners")}
-        tasks = [{**group.dump(), **settings} for group in sketch_groups]
-        cut = run_tasks(run, "curate.dedup.passages.copies:write_pieces", tasks)
-        return {"cut": sum(d["cut"] for d in cut)}
+    def pieces(folder: Path, done: Done) -> Facts:
+        before = done.folder("rows"), done.folder("owners"), done.facts["slices"]
+        tasks = [PiecesTask(g.part, folder, g, *before, step.method) for g in sketch_groups]
+        return {"cut": sum(run_tasks(run, f"{__name__}:write_pieces", tasks, int))}
 
     return [
         Phase("keys", keys),
@@ -232,20 +589,18 @@ def phases(step: DedupPassages, sketches: Sketches, sketch_groups: list[Group]) 
     ]
 
 
-def resolve(step: DedupPassages, sketches: Sketches) -> dict[str, Any]:
+def resolve(step: DedupPassages, sketches: Sketches) -> Decided:
     """Writes the decisions on every passage that stands more than once; returns counts, and `cut`,
     how many bytes go."""
     sketch_groups = groups(sketches, sketches.sizes.task_passages, estimated_passages)
     done = run_phases(sketches.folder, phases(step, sketches, sketch_groups))
-    join_pieces(
-        sketches.decisions, DECISIONS, piece_files(done.folder("pieces"), len(sketch_groups))
-    )
+    pieces = part_files(done.folder("pieces"), PIECE, len(sketch_groups))
+    join_pieces(sketches.decisions, DECISIONS, pieces)
     forget(sketches.folder)
-    counts: dict[str, Any] = {n: done.facts[n] for n in ("clusters", "members", "dropped", "cut")}
+    counts, notes = {n: done.facts[n] for n in ("clusters", "members", "dropped", "cut")}, []
     if step.keep == "none":
-        counts["notes"] = [
+        notes = [
             f"{counted(done.facts['lost'], 'passage')} stood in more than one document; no copy"
-            " of them was"
-            " kept (keep: none)."
+            " of them was kept (keep: none)."
         ]
-    return counts
+    return Decided(counts, notes)

@@ -17,10 +17,12 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field, model_validator
 
+from curate.corpus.decisions import Decided
 from curate.corpus.sketches import Sketches
 from curate.dedup import survivors
 from curate.dedup.removal import DedupStep
 from curate.documents.documents import Documents
+from curate.steps.contracts import step
 
 RULES = ("global_duplicate", "local_duplicate", "white_space")
 # C4 and DataTrove's SentDedupConfig want sentences left; C4's code and CCNet have no rule on words.
@@ -28,15 +30,23 @@ MIN_SENTENCES = {"line": 3, "sentences": 3, "paragraph": 0}
 MIN_WORDS = {"line": 0, "sentences": 50, "paragraph": 0}
 
 
+@step(
+    "dedup_passages",
+    methods={
+        "lines": {"unit": "line"},
+        "sentences": {"unit": "sentences"},
+        "paragraphs": {"unit": "paragraph"},
+    },
+)
 class DedupPassages(DedupStep):
     """Cuts lines, or spans of sentences, of which a copy stands elsewhere in the corpus."""
 
-    name: ClassVar[str] = "dedup_passages"
     paper: ClassVar[str] = "Raffel et al. 2020, section 2.2; Wenzek et al. 2020, section 3.2"
     decided_by: ClassVar[str | None] = "curate.dedup.passages.copies"
     in_tasks: ClassVar[bool] = True
     version: ClassVar[int] = 2  # sketches are packed
     free: ClassVar[frozenset[str]] = DedupStep.free | {"min_sentences", "min_words"}
+    after_sketches: ClassVar[frozenset[str]] = frozenset({"keep"})
 
     unit: Literal["line", "sentences", "paragraph"] = Field(
         "line",
@@ -101,10 +111,19 @@ class DedupPassages(DedupStep):
         return self
 
     def sketch_identity(self) -> dict[str, Any]:
-        """Without `keep`, which only `resolve` reads, but with whether blank lines are copies."""
+        """With whether blank lines are copies, which `keep` says."""
         identity = super().sketch_identity()
-        settings = {k: v for k, v in identity["settings"].items() if k != "keep"}
-        return identity | {"settings": settings | {"blank": self._blank}}
+        identity["settings"]["blank"] = self._blank
+        return identity
+
+    @property
+    def obstacle(self) -> None:
+        """None: what came first stays."""
+
+    @property
+    def of_arrival(self) -> dict[str, str]:
+        """One copy of each passage stays, the first."""
+        return {**super().of_arrival, "keep": "one"}
 
     @property
     def method(self) -> str:
@@ -121,7 +140,7 @@ class DedupPassages(DedupStep):
 
     @property
     def _span(self) -> int:
-        from curate.dedup.passages.keys import UNITS
+        from curate.dedup.passages.kernels import UNITS
 
         return self.span or UNITS[self.unit].span
 
@@ -132,7 +151,7 @@ class DedupPassages(DedupStep):
         return self.unit == "paragraph" and self.keep == "none"
 
     def sketch(self, docs: Documents) -> pa.Table:
-        from curate.dedup.passages.keys import packed, passages
+        from curate.dedup.passages.kernels import packed, passages
 
         batch = passages(docs, self.unit, self._span, self.hash, self._blank)
         columns = {
@@ -142,23 +161,22 @@ class DedupPassages(DedupStep):
         }
         return pa.table({**columns, **survivors.columns(docs, self.survivor, self.label)})
 
-    def resolve(self, sketches: Sketches) -> dict[str, Any]:
+    def resolve(self, sketches: Sketches) -> Decided:
         from curate.dedup.passages.copies import resolve
 
         return resolve(self, sketches)
 
     def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
-        from curate.dedup.passages import cuts as passage_cuts
-        from curate.dedup.passages.keys import UNITS
+        from curate.dedup.passages.kernels import UNITS, mark_pieces, removed_pieces
         from curate.documents.cutting import cut_marked
 
         unit = UNITS[self.unit]
         pieces = unit.pieces(docs)
         data, offsets = docs.buffers()
-        removed = passage_cuts.removed_pieces(docs, pieces, decisions)
+        removed = removed_pieces(docs, pieces, decisions)
         mark = np.zeros(int(offsets[-1] - offsets[0]), np.uint8)
         counted = bool(self._sentences or self._words)
-        rest = passage_cuts.mark_pieces(
+        rest = mark_pieces(
             data, offsets, pieces, removed, mark, lines=unit.lines, blank=self._blank, count=counted
         )
         edited = rest.cut > 0

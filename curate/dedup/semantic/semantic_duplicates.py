@@ -18,10 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import AfterValidator, Field, PrivateAttr
 
+from curate.corpus.decisions import Decided
 from curate.corpus.sketches import Sketches
 from curate.dedup import survivors
 from curate.dedup.removal import DedupStep, dropped
 from curate.documents.documents import Documents
+from curate.steps.contracts import FromFiles, step
 
 if TYPE_CHECKING:
     from curate.dedup.semantic.model import Embedder
@@ -33,15 +35,27 @@ def _policy(value: str) -> str:
     return value if value == "hard" else survivors.checked(value)
 
 
-class DedupSemantic(DedupStep):
+@step(
+    "dedup_semantic",
+    methods={"semantic": {}},
+    similarity={
+        "semantic": "cosine of the two embeddings",
+        "semantic:prototypical": "cosine of the embedding to its centroid",
+    },
+)
+class DedupSemantic(DedupStep, FromFiles):
     """Keeps one document of each chain of documents with similar embeddings."""
 
-    name: ClassVar[str] = "dedup_semantic"
     paper: ClassVar[str] = "Abbas et al. 2023 (SemDeDup); Tirumala et al. 2023 (D4)"
     decided_by: ClassVar[str | None] = "curate.dedup.semantic.neighbours"
     free: ClassVar[frozenset[str]] = DedupStep.free | {
         "clusters", "nearest", "epsilon", "keep_fraction", "prototypicality", "recluster", "seed"
     }  # fmt: skip
+
+    after_sketches: ClassVar[frozenset[str]] = frozenset({"dimensions", "residual"})
+    after_folder: ClassVar[frozenset[str]] = frozenset(
+        {"epsilon", "keep_fraction", "prototypicality", "recluster"}
+    )
 
     survivor: Annotated[str, AfterValidator(_policy)] = Field(
         "longest",
@@ -174,18 +188,6 @@ class DedupSemantic(DedupStep):
             settings["embedding"] = super().identity()["resources"]
         return settings
 
-    def sketch_identity(self) -> dict[str, Any]:
-        identity = super().sketch_identity()
-        only_resolve = ("dimensions", "residual")
-        settings = {k: v for k, v in identity["settings"].items() if k not in only_resolve}
-        return identity | {"settings": settings}
-
-    def folder_identity(self) -> dict[str, Any]:
-        identity = super().folder_identity()
-        later = ("epsilon", "keep_fraction", "prototypicality", "recluster")
-        settings = {k: v for k, v in identity["settings"].items() if k not in later}
-        return identity | {"settings": settings}
-
     def open(self) -> None:
         if not self.hashed:
             from curate.dedup.semantic.model import load
@@ -199,7 +201,7 @@ class DedupSemantic(DedupStep):
                 self.open()
             assert self._embedder is not None
             return pa.table({"vector": self._embedder.column(docs.text), **order})
-        from curate.dedup.semantic.hashed import hashed_counts
+        from curate.dedup.semantic.matrix import hashed_counts
         from curate.text.words import words
 
         table = words(docs)
@@ -211,7 +213,7 @@ class DedupSemantic(DedupStep):
         }
         return pa.table({**lists, **order})
 
-    def resolve(self, sketches: Sketches) -> dict[str, Any]:
+    def resolve(self, sketches: Sketches) -> Decided:
         from curate.dedup.semantic.neighbours import decide
 
         # With `hard` the order comes from the clusters.

@@ -15,11 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, PrivateAttr, model_validator
 
+from curate.corpus.decisions import Decided
 from curate.corpus.sketches import Sketches
 from curate.dedup import survivors
 from curate.dedup.removal import DedupStep
 from curate.documents.documents import Documents
-from curate.steps.contracts import digest
+from curate.steps.contracts import FromFiles, digest, step
 from curate.text.buffers import text_buffers
 
 _BATCH = 64  # documents encoded together
@@ -69,12 +70,13 @@ RULES = ("duplicate", "local_duplicate")
 THRESHOLD = {"bytes": 200, "characters": 200, "tokens": 50}
 
 
-class DedupSuffixArray(DedupStep):
+@step("dedup_suffix_array", methods={"suffix-array": {}})
+class DedupSuffixArray(DedupStep, FromFiles):
     """Cuts passages that stand elsewhere in the corpus, found with suffix arrays."""
 
-    name: ClassVar[str] = "dedup_suffix_array"
     paper: ClassVar[str] = "Lee et al. 2022, ExactSubstr"
     decided_by: ClassVar[str | None] = "curate.dedup.suffix_array.repeats"
+    decide_nothing: ClassVar[frozenset[str]] = DedupStep.decide_nothing | {"memory_mib"}
 
     survivor: survivors.Survivor = Field(
         "first",
@@ -184,10 +186,14 @@ class DedupSuffixArray(DedupStep):
         """Bytes that sorting may take."""
         return self.memory_mib << 20
 
-    def identity(self) -> dict[str, Any]:
-        identity = super().identity()
-        del identity["settings"]["memory_mib"]  # decides nothing
-        return identity
+    @property
+    def obstacle(self) -> None:
+        """None: what came first stays."""
+
+    @property
+    def of_arrival(self) -> dict[str, str]:
+        """One copy of each passage stays, the first."""
+        return {**super().of_arrival, "keep": "first"}
 
     def sketch_identity(self) -> dict[str, Any]:
         """The texts and their tokens: what is looked for in them is for `resolve`."""
@@ -219,13 +225,13 @@ class DedupSuffixArray(DedupStep):
             columns |= self._encoder.columns(docs.text)
         return pa.table({**columns, **survivors.columns(docs, self.survivor, self.label)})
 
-    def resolve(self, sketches: Sketches) -> dict[str, Any]:
+    def resolve(self, sketches: Sketches) -> Decided:
         from curate.dedup.suffix_array.repeats import resolve
 
         return resolve(self, sketches)
 
     def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
-        from curate.dedup.suffix_array.cuts import marks_of, remaining_text
+        from curate.dedup.suffix_array.windows import marks_of, remaining_text
         from curate.documents.cutting import cut_marked
 
         mark, rows = marks_of(docs, decisions)

@@ -1,4 +1,10 @@
-"""Merging and joining as tasks: from the chunks' orders to passages, of any number of chunks.
+"""Suffixes in order, chunk by chunk, and their merge to passages, so that text may exceed memory.
+
+Sorting is libdivsufsort's (Mori; through pydivsufsort), with 32-bit positions: a chunk is less than
+2^31 bytes and takes five bytes a byte while it is sorted. A chunk reaches one window beyond its
+end, so that windows need not end where chunks do; only windows that are complete are kept. The
+size of a chunk follows from the memory it may take, and nothing that is decided depends on it. Each
+is a task.
 
 The orders are cut at a few windows, each at the same ones, so that what lies between two cuts is a
 merge of its own: all positions of a window are on one side. A task writes its windows that go, by
@@ -9,21 +15,237 @@ too. A task holds 4 bytes a window or 8 a position, some 130 or 270 MB.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from curate.corpus.shuffle.tasks import run_tasks
-from curate.corpus.sketches import Run, Task
-from curate.dedup.suffix_array.passages import Passages, join, passages
-from curate.dedup.suffix_array.sort import HELD, SAME, Mapped, Orders, RegionText
-from curate.dedup.suffix_array.windows import Regions, order_of, same_window, window_end
-from llmcurate.base.disk.files import replacing, temporary_name
+from curate.corpus.shuffle.tasks import FolderTask, part_file, run_tasks
+from curate.corpus.sketches import Run
+from curate.dedup.suffix_array.windows import (
+    REGIONS,
+    TEXT,
+    Mapped,
+    Regions,
+    continues,
+    order_of,
+    same_window,
+    window_end,
+)
+from llmcurate.base.disk.files import clear_temporary, replacing, reserve, temporary_name
 from llmcurate.base.disk.safe_paths import remove
 from llmcurate.base.kernels import njit
+from llmcurate.base.kernels.intrinsics import load8
+
+MOST = 2**31 - 1  # bytes of what libdivsufsort sorts with 32-bit positions
+SAME = np.uint32(1 << 31)  # no position needs this bit
+# Bytes that a byte of a chunk takes at most: itself, its position (4), whether a window starts
+# there.
+PEAK = 6
+HELD = 1 << 26  # positions of a merge in memory: 256 MiB
+_READ = 1 << 22
+_BLOCK = 1024  # windows whose last bytes are read in one go
+
+
+def suffix_array(data: np.ndarray) -> np.ndarray:
+    """int32[len(data)]: the positions of all suffixes of data: uint8[] in order of their bytes."""
+    from pydivsufsort import divsufsort
+
+    if len(data) == 0:
+        return np.empty(0, np.int32)
+    if len(data) > MOST:
+        raise ValueError(f"{len(data)} bytes are too many for one suffix array")
+    order: np.ndarray = divsufsort(np.require(data, np.uint8, ["C", "W"]))
+    return order
+
+
+@njit(cache=True, nogil=True)
+def _mark_starts(data, base, stop, at, length, window, chars, starts):
+    """Sets starts[p - base] where a window starts at p in [base, stop) and ends in its region.
+
+    data: the text from base on, as long as it is known (uint8 where chars); at, length: of the
+    regions that reach into it.
+    """
+    read_end = base + len(data)
+    for r in range(len(at)):
+        first, last = max(at[r], base), min(at[r] + length[r], read_end)
+        if chars:
+            missing = window
+            last = last - base
+            while last > first - base and missing > 0:  # the window that ends the region
+                last -= 1
+                if not continues(data[last]):
+                    missing -= 1
+            if missing > 0:
+                continue
+            last = last + base + 1
+        else:
+            last = last - window + 1
+        for p in range(first, min(last, stop)):
+            if not chars or not continues(data[p - base]):
+                starts[p - base] = True
+
+
+@njit(cache=True, nogil=True)
+def _keep_starts(order, width, starts):
+    """Moves the positions (in bytes) where a window starts to the front, as symbols; how many."""
+    n = 0
+    for k in range(len(order)):
+        position = order[k]
+        if width > 1:
+            if position % width:
+                continue
+            position //= width
+        if starts[position]:
+            order[n] = position
+            n += 1
+    return n
+
+
+@njit(cache=True, nogil=True)
+def _mark_same(data, order, window, width, chars):
+    """Sets SAME on the positions whose window is that of the position before. order: uint32[].
+
+    Windows in order lie anywhere in the text, and most neighbours differ. So the last bytes of many
+    are read in one go, which does not wait for each, and only windows that agree in them are
+    compared.
+    """
+    size = window * width
+    lasts = np.zeros(_BLOCK + 1, np.uint64)
+    high = len(order) - 1
+    while high > 0:
+        low = max(0, high - _BLOCK)
+        if size >= 8:
+            for k in range(low, high + 1):
+                lasts[k - low] = load8(data, np.uint64(np.int64(order[k]) * width + size - 8))
+        for k in range(high, low, -1):
+            if lasts[k - low] == lasts[k - low - 1] and same_window(
+                data, np.int64(order[k - 1]), np.int64(order[k]), window, width, chars
+            ):
+                order[k] |= SAME
+        high = low
+
+
+@dataclass(frozen=True)
+class RegionText:
+    """The regions' text in a folder, and what its windows are. dtype: of the text; window: L;
+    chars: of characters, not of symbols."""
+
+    folder: Path
+    dtype: str
+    window: int
+    chars: bool
+
+    def text(self) -> Mapped:
+        """The text, mapped."""
+        return Mapped(self.folder / TEXT, np.dtype(self.dtype))
+
+    def regions(self) -> Regions:
+        """The regions, mapped."""
+        return Regions.load(self.folder / REGIONS, mapped=True)
+
+
+@dataclass(frozen=True)
+class Orders:
+    """The orders of all chunks, a file each. bases: the first position of each chunk; counts: its
+    windows; a file holds uint32 positions relative to their base, with SAME where the window is
+    that before."""
+
+    folder: Path
+    bases: list[int]
+    counts: list[int]
+
+    def path(self, chunk: int) -> Path:
+        """The file of a chunk's order."""
+        return part_file(self.folder, ORDER_FILE, chunk)
+
+    def part(
+        self, begins: list[int], ends: list[int], scratch: Path, most: int = HELD
+    ) -> np.ndarray:
+        """uint32[]: of each chunk's order what stands from begin to end, one behind the other. More
+        than `most` (one window may stand so often) lie in the folder `scratch`."""
+        size = sum(ends) - sum(begins)
+        if size <= most:
+            out = np.empty(size, np.uint32)
+        else:
+            scratch.mkdir(exist_ok=True)
+            out = np.asarray(np.memmap(scratch / "held.u32", np.uint32, "w+", shape=(size,)))
+            reserve(scratch / "held.u32")
+        done = 0
+        for chunk, (begin, end) in enumerate(zip(begins, ends, strict=True)):
+            for first in range(begin, end, _READ):
+                count = min(_READ, end - first)
+                positions = np.fromfile(self.path(chunk), np.uint32, count, offset=4 * first)
+                out[done : done + count] = positions
+                done += count
+        return out
+
+
+ORDER_FILE = "order.u32"  # of a chunk
+
+
+@dataclass(frozen=True)
+class SortTask(FolderTask):
+    """The windows that start from `base` to `stop` are to be put in order."""
+
+    text: RegionText
+    base: int
+    stop: int
+
+
+def sort(run: Run, region_text: RegionText, total: int, sort_bytes: int) -> Orders:
+    """Sorts all chunks of a text of so many symbols; sort_bytes: of memory that a chunk may take.
+    Chunks of an earlier try of the same sort are kept."""
+    width = np.dtype(region_text.dtype).itemsize
+    reach = _reach(region_text)
+    size = min(max(sort_bytes // PEAK // width - reach, reach), (MOST // width) - reach)
+    folder = region_text.folder / f"orders-{size}"
+    folder.mkdir(exist_ok=True)
+    clear_temporary(folder)
+    bases = list(range(0, total, size))
+    tasks = [
+        SortTask(part, folder, region_text, base, min(base + size, total))
+        for part, base in enumerate(bases)
+    ]
+    missing = [task for task in tasks if not task.file(ORDER_FILE).exists()]
+    run_tasks(run, f"{__name__}:sort_chunk", missing)
+    return Orders(folder, bases, [task.file(ORDER_FILE).stat().st_size // 4 for task in tasks])
+
+
+def sort_chunk(task: SortTask) -> None:
+    """A task: the order of a chunk's windows. It takes PEAK bytes a byte of the chunk."""
+    text, regions = task.text.text(), task.text.regions()
+    order = _sorted(text, regions, task.base, task.stop, task.text)
+    with replacing(task.file(ORDER_FILE)) as aside:
+        order.tofile(aside)
+
+
+def _reach(region_text: RegionText) -> int:
+    """Symbols behind the end of a chunk that its windows may need."""
+    return 4 * region_text.window + 4 if region_text.chars else region_text.window
+
+
+def _sorted(
+    text: Mapped, regions: Regions, base: int, stop: int, region_text: RegionText
+) -> np.ndarray:
+    """uint32[windows]: those that start in text[base:stop], relative to base, in order."""
+    part = text.part(base, stop + _reach(region_text))
+    part.flags.writeable = False  # as mapped texts are: another type would be compiled once more
+    first = int(np.searchsorted(regions.at, base, side="right")) - 1
+    last = int(np.searchsorted(regions.at, stop))
+    near = slice(max(first, 0), last)
+    starts = np.zeros(len(part), np.bool_)
+    at, length = regions.at[near], regions.length[near]
+    _mark_starts(part, base, stop, at, length, region_text.window, region_text.chars, starts)
+    data, width = part.view(np.uint8), part.itemsize
+    order = suffix_array(data)
+    order = order[: _keep_starts(order, width, starts)].view(np.uint32)
+    _mark_same(data, order, region_text.window, width, region_text.chars)
+    return order
+
 
 # The chunks' orders are read side by side through a heap of their heads. Where the first head's
 # window stands at the head of several orders, all its positions are the beginnings of these orders.
@@ -211,6 +433,137 @@ def repeated(
         yield position[:n], first[:n]
 
 
+# Passages are runs of windows that stand behind each other in one region. Windows come in the order
+# of their text's suffixes, so they are first put into the order of positions: all of a corpus where
+# they are few, else of a range of it.
+
+_ROOM = 1 << 16
+# Of the passage at hand: its region (-1: none), start and end; the region of the copy it equals and
+# the copy's start and end; where its own region ends.
+_REGION, _START, _END, _OTHER, _FROM, _TO, _STOP = range(7)
+
+
+@dataclass(frozen=True)
+class Passages:
+    """int64[passages] each. region: its index; start, end: positions in the regions' text; other:
+    the index of the region of the copy it equals, other_start, other_end: positions there."""
+
+    region: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+    other: np.ndarray
+    other_start: np.ndarray
+    other_end: np.ndarray
+
+
+@njit(nogil=True)
+def _region_of(at, position):
+    """The region that holds a position."""
+    low, high = 0, len(at)
+    while low + 1 < high:
+        middle = (low + high) >> 1
+        if at[middle] <= position:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+@njit(nogil=True)
+def _close(state, out, n):
+    """Notes the passage at hand."""
+    for k in range(6):
+        out[n, k] = state[k]
+    state[_REGION] = -1
+    return n + 1
+
+
+@njit(cache=True, nogil=True)
+def _join(data, firsts, base, begin, at, length, window, chars, total, state, out):
+    """Passages of firsts[begin:]; (the position to go on from, how many). A passage goes on while
+    windows stand side by side and the first positions of each begin within those before it.
+
+    data: uint8[], looked at only where chars.
+    """
+    n = 0
+    for k in range(begin, len(firsts)):
+        p = base + k
+        if chars and continues(data[p]):
+            continue
+        if n + 1 >= len(out):
+            return k, n
+        first = firsts[k]
+        if first < 0 or (state[_REGION] >= 0 and p >= state[_STOP]):
+            if state[_REGION] >= 0:
+                n = _close(state, out, n)
+            if first < 0:
+                continue
+        region = state[_REGION]
+        if region < 0 or not chars:
+            end = window_end(data, p, window, chars, total)
+        else:  # one character further than the window before
+            end = state[_END] + 1
+            while end < total and continues(data[end]):
+                end += 1
+        stop = first + end - p  # equal windows are equally long
+        if region >= 0 and state[_FROM] <= first < state[_TO]:  # so in one region too
+            state[_END] = end
+            state[_FROM] = min(state[_FROM], first)
+            state[_TO] = max(state[_TO], stop)
+            continue
+        if region >= 0:
+            n = _close(state, out, n)
+        else:
+            region = _region_of(at, p)
+        state[_REGION], state[_START], state[_END] = region, p, end
+        state[_OTHER] = _region_of(at, first)
+        state[_FROM], state[_TO] = first, stop
+        state[_STOP] = at[region] + length[region]
+    return len(firsts), n
+
+
+def passages(
+    windows: Iterable[tuple[np.ndarray, np.ndarray]],
+    text: np.ndarray,
+    regions: Regions,
+    window: int,
+    chars: bool,
+) -> Iterator[Passages]:
+    """Passages in order of their positions. windows: as `merge.repeated` gives them; held are 8
+    bytes a position."""
+    firsts = np.full(len(text), -1, np.int64)
+    for position, first in windows:
+        firsts[position] = first
+    yield from join([(0, firsts)], text, regions, window, chars)
+
+
+def join(
+    pieces: Iterable[tuple[int, np.ndarray]],
+    text: np.ndarray,
+    regions: Regions,
+    window: int,
+    chars: bool,
+) -> Iterator[Passages]:
+    """Passages in order of their positions. pieces: arrays that lie side by side, (first position,
+    first: int64[]): for every position its window's first position, or -1; the first piece begins
+    with a region and the last one ends with one."""
+    data = text if chars else text[:0].view(np.uint8)
+    total = len(text)
+    state = np.full(7, -1, np.int64)
+    out = np.empty((_ROOM, 6), np.int64)
+    for base, firsts in pieces:
+        begin = 0
+        while begin < len(firsts):
+            begin, n = _join(
+                data, firsts, base, begin, regions.at, regions.length, window, chars, total, state,
+                out,
+            )  # fmt: skip
+            if n:
+                yield Passages(*out[:n].T.copy())
+    if state[_REGION] >= 0:
+        yield Passages(*state[:6].reshape(1, 6).T.copy())
+
+
 SAMPLES = 32  # windows looked at for each cut
 
 
@@ -244,25 +597,24 @@ def find_passages(
         )
         yield from passages(windows, text.values, regions, region_text.window, region_text.chars)
         return
-    settings = {
-        **region_text.dump(),
-        "to": str(orders.folder),
-        "size": size,
-        "held": held_positions,
-    }
     merges = [
-        {"part": part, "begins": begins, "ends": ends, "bases": orders.bases, **settings}
-        | {"all": all_, "own": own}
+        MergeTask(
+            part, orders.folder, region_text, size, begins, ends, orders.bases, held_positions,
+            all_, own,
+        )
         for part, (begins, ends) in enumerate(pairwise(cuts))
-    ]
+    ]  # fmt: skip
     # What an earlier try of the same merge left is whole.
-    missing = [t for t in merges if not all(p.exists() for p in window_files(orders.folder, t))]
+    missing = [task for task in merges if not all(task.file(name).exists() for name in WINDOWS)]
     run_tasks(run, f"{__name__}:merge_windows", missing)
-    joins = [{"part": part, "merges": len(merges), **settings} for part in range(len(ranges) - 1)]
-    missing = [t for t in joins if not passage_file(orders.folder, t).exists()]
-    run_tasks(run, f"{__name__}:join_windows", missing)
+    joins = [
+        JoinTask(part, orders.folder, region_text, size, len(merges))
+        for part in range(len(ranges) - 1)
+    ]
+    waiting = [task for task in joins if not task.file(PASSAGES).exists()]
+    run_tasks(run, f"{__name__}:join_windows", waiting)
     for task in joins:
-        yield Passages(*np.load(passage_file(orders.folder, task), allow_pickle=False))
+        yield Passages(*np.load(task.file(PASSAGES), allow_pickle=False))
 
 
 def find_cuts(text: Mapped, orders: Orders, region_text: RegionText, parts: int) -> list[list[int]]:
@@ -323,41 +675,53 @@ def range_starts(regions: Regions, size: int) -> np.ndarray:
     return np.append(np.unique(regions.at[first[first < len(regions.at)]]), total)
 
 
-def window_files(folder: Path, task: Task) -> list[Path]:
-    """A merge's pairs (position, first: int64) in blocks, each by ranges; where each range begins
-    in each block: int64[blocks, ranges + 1]."""
-    part = task["part"]
-    return [folder / f"windows-{part:05d}.i64", folder / f"windows-{part:05d}.npy"]
+# A merge's pairs (position, first: int64) in blocks, each by ranges; where each range begins in
+# each block: int64[blocks, ranges + 1]. The passages of a range: int64[6, passages].
+WINDOWS, PASSAGES = ("windows.i64", "windows.npy"), "passages.npy"
 
 
-def passage_file(folder: Path, task: Task) -> Path:
-    """The passages of a range: int64[6, passages]."""
-    return folder / f"passages-{task['part']:05d}.npy"
+@dataclass(frozen=True)
+class RangesTask(FolderTask):
+    """A task on a text that is cut into ranges of about so many positions."""
+
+    text: RegionText
+    size: int
 
 
-def merge_windows(task: Task) -> dict[str, Any]:
+@dataclass(frozen=True)
+class MergeTask(RangesTask):
+    """The windows between two cuts are to be merged. begins, ends: in each chunk's order; bases: as
+    Orders has them; held: positions in memory; all_, own: as `repeated` has them."""
+
+    begins: list[int]
+    ends: list[int]
+    bases: list[int]
+    held: int
+    all_: bool
+    own: int
+
+
+@dataclass(frozen=True)
+class JoinTask(RangesTask):
+    """The windows that so many merges wrote for a range are to be joined."""
+
+    merges: int
+
+
+def merge_windows(task: MergeTask) -> None:
     """A task: the windows that go, of those between two cuts."""
-    region_text, folder = RegionText.load(task), Path(task["to"])
-    begins, ends = task["begins"], task["ends"]
-    orders = Orders(folder, task["bases"], [])
-    text = region_text.text().values
-    starts = range_starts(region_text.regions(), task["size"])
-    scratch = folder / temporary_name(f"held-{task['part']}")
-    positions = orders.part(begins, ends, scratch, task["held"])
-    counts = [end - begin for begin, end in zip(begins, ends, strict=True)]
-    windows = repeated(
-        text,
-        positions,
-        orders.bases,
-        counts,
-        region_text.window,
-        region_text.chars,
-        task["all"],
-        task["own"],
-    )
+    orders = Orders(task.folder, task.bases, [])
+    starts = range_starts(task.text.regions(), task.size)
+    counts = [end - begin for begin, end in zip(task.begins, task.ends, strict=True)]
     blocks = [np.zeros((0, len(starts)), np.int64)]
     done = 0
-    pairs_path, blocks_path = window_files(folder, task)
+    pairs_path, blocks_path = map(task.file, WINDOWS)
+    scratch = task.folder / temporary_name(f"held-{task.part}")
+    positions = orders.part(task.begins, task.ends, scratch, task.held)
+    windows = repeated(
+        task.text.text().values, positions, orders.bases, counts, task.text.window,
+        task.text.chars, task.all_, task.own,
+    )  # fmt: skip
     try:
         with replacing(pairs_path) as aside, aside.open("wb") as file:
             for position, first in windows:
@@ -375,21 +739,19 @@ def merge_windows(task: Task) -> dict[str, Any]:
             np.save(file, np.concatenate(blocks))
     finally:
         remove(scratch, inside=scratch.parent)
-    return {}
 
 
-def join_windows(task: Task) -> dict[str, Any]:
+def join_windows(task: JoinTask) -> None:
     """A task: the passages of a range of positions."""
-    region_text, folder, part = RegionText.load(task), Path(task["to"]), task["part"]
-    regions = region_text.regions()
-    begin, end = range_starts(regions, task["size"])[part : part + 2].tolist()
-    most = 4 * task["size"]  # only a region longer than that is put in order piece by piece
+    text, regions = task.text, task.text.regions()
+    begin, end = range_starts(regions, task.size)[task.part : task.part + 2].tolist()
+    most = 4 * task.size  # only a region longer than that is put in order piece by piece
 
     def pieces() -> Iterator[tuple[int, np.ndarray]]:
         for base in range(begin, end, most):
             first_of = np.full(min(most, end - base), -1, np.int64)
-            for merge in range(task["merges"]):
-                for pairs in _pairs(folder, merge, part):
+            for merge in range(task.merges):
+                for pairs in _pairs(task.folder, merge, task.part):
                     offsets = pairs[:, 0] - base
                     if end - begin > most:
                         keep = (offsets >= 0) & (offsets < len(first_of))
@@ -397,19 +759,16 @@ def join_windows(task: Task) -> dict[str, Any]:
                     first_of[offsets] = pairs[:, 1]
             yield base, first_of
 
-    parts = list(
-        join(pieces(), region_text.text().values, regions, region_text.window, region_text.chars)
-    )
+    parts = list(join(pieces(), text.text().values, regions, text.window, text.chars))
     columns = [np.concatenate([vars(p)[name] for p in parts] or [np.empty(0, np.int64)])
                for name in Passages.__dataclass_fields__]  # fmt: skip
-    with replacing(passage_file(folder, task)) as aside, aside.open("wb") as file:
+    with replacing(task.file(PASSAGES)) as aside, aside.open("wb") as file:
         np.save(file, np.stack(columns))
-    return {}
 
 
 def _pairs(folder: Path, merge: int, part: int) -> Iterator[np.ndarray]:
     """int64[pairs, 2]: what a merge wrote for a range, block by block."""
-    pairs, blocks = window_files(folder, {"part": merge})
+    pairs, blocks = (part_file(folder, name, merge) for name in WINDOWS)
     for begin, end in np.load(blocks, allow_pickle=False)[:, part : part + 2].tolist():
         if end > begin:
             yield np.fromfile(pairs, np.int64, 2 * (end - begin), offset=16 * begin).reshape(-1, 2)

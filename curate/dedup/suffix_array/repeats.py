@@ -17,13 +17,18 @@ import numpy as np
 import pyarrow as pa
 
 from curate.corpus import journal
+from curate.corpus.decisions import Decided
 from curate.corpus.sketches import Run, run_here
 from curate.dedup import survivors
-from curate.dedup.suffix_array.find import ROWS, dtype_of, list_values, regions_of
-from curate.dedup.suffix_array.merge import find_passages
-from curate.dedup.suffix_array.passages import Passages
-from curate.dedup.suffix_array.sort import RegionText, sort
-from curate.dedup.suffix_array.windows import Regions, continues
+from curate.dedup.suffix_array.merge import Passages, RegionText, find_passages, sort
+from curate.dedup.suffix_array.windows import (
+    ROWS,
+    Regions,
+    continues,
+    dtype_of,
+    list_values,
+    regions_of,
+)
 from curate.text.buffers import as_large_string, text_buffers
 from llmcurate.base.disk.database import literal
 from llmcurate.base.disk.process import Threads
@@ -304,7 +309,7 @@ def write_decisions(db: Any, path: Path, keep_none: bool) -> dict[str, int]:
 WORK = "work"
 
 
-def resolve(step: DedupSuffixArray, sketches: Sketches) -> dict[str, Any]:
+def resolve(step: DedupSuffixArray, sketches: Sketches) -> Decided:
     """Writes sketches.decisions; returns the step's counts and notes."""
     sort_bytes = sketches.sizes.sort_bytes or step.sort_bytes
     if not step.keep_index:
@@ -319,12 +324,12 @@ def resolve(step: DedupSuffixArray, sketches: Sketches) -> dict[str, Any]:
     # once.
     with Threads(1) as thread:
         index = thread.submit(_keep_index, sketches, sort_bytes // 2, run_here)
-        counts = _decide(step, sketches, sort_bytes // 2)
+        decided = _decide(step, sketches, sort_bytes // 2)
         index.result()
-    return counts
+    return decided
 
 
-def _decide(step: DedupSuffixArray, sketches: Sketches, sort_bytes: int) -> dict[str, Any]:
+def _decide(step: DedupSuffixArray, sketches: Sketches, sort_bytes: int) -> Decided:
     db, work = sketches.connection, sketches.folder / WORK
     work.mkdir(exist_ok=True)
     number_documents(db, survivors.preference(step.survivor))
@@ -341,14 +346,12 @@ def _decide(step: DedupSuffixArray, sketches: Sketches, sort_bytes: int) -> dict
     make_spans(db, none)
     if step.of != "characters" or step.boundary != "character":
         replace_spans(db, _fitted(step, sketches))
-    counts: dict[str, Any] = write_decisions(db, sketches.decisions, none)
+    counts = write_decisions(db, sketches.decisions, none)
     journal.release(work)
     remove(work, inside=sketches.folder, must=True)
     cut = counts.pop("cut_bytes")
-    counts["notes"] = [
-        f"{step.description}: {counted(counts['dropped'], 'passage')}, {cut:,} bytes are cut."
-    ]
-    return counts
+    note = f"{step.description}: {counted(counts['dropped'], 'passage')}, {cut:,} bytes are cut."
+    return Decided({**counts}, [note])
 
 
 def _keep_index(sketches: Sketches, sort_bytes: int, run: Run) -> None:

@@ -6,9 +6,8 @@ Matches are of UTF-8 bytes: `Straße` and `STRASSE` differ. They never reach acr
 from __future__ import annotations
 
 import heapq
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -114,10 +113,6 @@ class Matches:
     count: int
     hits: list[Hit]
 
-    def dump(self) -> dict[str, Any]:
-        """As JSON values."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class Longest:
@@ -129,10 +124,6 @@ class Longest:
     text: str
     count: int
     hits: list[Hit]
-
-    def dump(self) -> dict[str, Any]:
-        """As JSON values."""
-        return asdict(self)
 
 
 def _encoded(text: str) -> bytes:

@@ -16,12 +16,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from curate.corpus import journal
+from curate.corpus.shuffle.tasks import FolderTask, run_tasks
+from curate.corpus.sketches import Run, run_here
 from llmcurate.base.disk.files import (
     cache_folder,
     clear_temporary,
@@ -32,9 +34,6 @@ from llmcurate.base.disk.files import (
 )
 from llmcurate.base.disk.safe_paths import inside
 from llmcurate.base.errors import RunFailed, UsageError
-
-if TYPE_CHECKING:
-    from curate.corpus.sketches import Run, Task
 
 RECORD, STARTS, IDS = "search.json", "search-starts.u64", "search-ids.arrow"
 FORMAT, VERSION = "llmcurate-search", 1
@@ -85,7 +84,7 @@ class IndexWriter:
         self._folder = folder
         self._size, self._most = chunk_bytes(sort_bytes, most), most
         self._chunks: list[dict[str, int]] = []
-        self._tasks: list[Task] = []  # chunks that are not sorted yet
+        self._tasks: list[FolderTask] = []  # chunks that are not sorted yet
         self._text = np.empty(0, np.uint8)  # of the chunk at hand; memory comes as it is filled
         self._held = self._documents = self._bytes = self._of_chunk = 0
         self._starts = (folder / ".part-starts").open("wb")
@@ -138,22 +137,19 @@ class IndexWriter:
             order.unlink(missing_ok=True)
             with replacing(path) as aside:
                 text.tofile(aside)
-            self._tasks.append({"part": number, "folder": str(self._folder)})
+            self._tasks.append(FolderTask(number, self._folder))
         self._chunks.append(
             {"base": self._bytes - self._held, "bytes": self._held, "documents": self._of_chunk}
         )
         self._held = self._of_chunk = 0
 
-    def close(self, run: Run | None = None) -> dict[str, Any]:
+    def close(self, run: Run = run_here) -> dict[str, Any]:
         """Writes what is left, the orders, and the record, which it returns. run: who sorts the
-        chunks, each with the memory that was said; by default this process."""
-        from curate.corpus.shuffle.tasks import run_tasks
-        from curate.corpus.sketches import run_here
-
+        chunks, each with the memory that was said."""
         if self._held:
             self._close_chunk()
         self._text = np.empty(0, np.uint8)
-        run_tasks(run or run_here, f"{__name__}:sort_suffixes", self._tasks)
+        run_tasks(run, f"{__name__}:sort_suffixes", self._tasks)
         self._id_writer.close()
         self._ids.close()
         self._starts.close()
@@ -176,14 +172,13 @@ class IndexWriter:
         return record
 
 
-def sort_suffixes(task: Task) -> dict[str, Any]:
+def sort_suffixes(task: FolderTask) -> None:
     """A task: the order of a chunk's suffixes; five bytes a byte of text."""
-    from curate.dedup.suffix_array.sort import suffix_array
+    from curate.dedup.suffix_array.merge import suffix_array
 
-    text, order = (Path(task["folder"], _name(kind, task["part"])) for kind in ("text", "order"))
+    text, order = (task.file(f"search.{kind}") for kind in ("text", "order"))
     with replacing(order) as aside:
         suffix_array(np.fromfile(text, np.uint8)).astype("<i4", copy=False).tofile(aside)
-    return {}
 
 
 @dataclass(frozen=True)

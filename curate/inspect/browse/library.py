@@ -16,7 +16,7 @@ from typing import Any
 from curate.documents.rejected import REASONS, sql_rules
 from curate.inspect.report.store import KEY, Store, opened
 from curate.run.homes import corpus_of
-from llmcurate.base.disk.database import paths_literal
+from llmcurate.base.disk.database import paths_literal, quoted
 from llmcurate.base.errors import UsageError
 
 PAGE = 50
@@ -89,7 +89,7 @@ class Library:
             named = "filename = 'file_', file_row_number = true, union_by_name = true"
             reasons = "NULL" if status else REASONS
             title = f"{self._held(self.title, status)}::VARCHAR" if self.title else "NULL"
-            scores = "".join(f", {self._held(n, status)} AS {_quoted(n)}" for n in self.columns)
+            scores = "".join(f", {self._held(n, status)} AS {quoted(n)}" for n in self.columns)
             parts.append(
                 f"SELECT id, text, url, lang, {title} AS title_, {status} AS kept_, file_,"
                 f" file_row_number AS row_, {reasons} AS reasons_{scores}"
@@ -99,7 +99,7 @@ class Library:
 
     def _held(self, column: str, kept: bool) -> str:
         """The column, or null where files of that kind lack it."""
-        return _quoted(column) if column in self._names(kept) else "NULL::DOUBLE"
+        return quoted(column) if column in self._names(kept) else "NULL::DOUBLE"
 
     def _names(self, kept: bool) -> set[str]:
         import pyarrow.parquet as pq
@@ -116,7 +116,7 @@ class Library:
         """(a page of documents in the order of the run, kept ones first; whether more follow).
         UsageError where the query names what is not there."""
         where, values = self._where(query)
-        score = _quoted(query.column) if query.column else "NULL"
+        score = quoted(query.column) if query.column else "NULL"
         return self._listed(
             f"""SELECT *, {score} AS score_ FROM all_rows WHERE {where}
             ORDER BY NOT kept_, file_, row_ LIMIT {PAGE + 1} OFFSET ?""",
@@ -191,10 +191,10 @@ class Library:
         if query.column:
             if query.column not in self.columns:
                 raise UsageError(f"no score {query.column!r} in this run")
-            conditions.append(f"{_quoted(query.column)} IS NOT NULL")
+            conditions.append(f"{quoted(query.column)} IS NOT NULL")
             for sign, limit in ((">=", query.least), ("<=", query.most)):
                 if limit is not None:
-                    conditions.append(f"{_quoted(query.column)} {sign} ?")
+                    conditions.append(f"{quoted(query.column)} {sign} ?")
                     values.append(limit)
         if query.cluster:
             conditions.append("id IN (SELECT id FROM decisions WHERE method = ? AND cluster = ?)")
@@ -271,7 +271,3 @@ def library(out: Path) -> Iterator[Library]:
                 f"{out} holds no corpus/ and rejected/: name the OUT of a run of filters"
             )
         yield Library(out, store, record, corpus.run / "report.html")
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

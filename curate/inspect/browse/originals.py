@@ -8,7 +8,6 @@ byte by byte: so a file that has changed since is noticed.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
@@ -20,6 +19,7 @@ import pyarrow.parquet as pq
 from curate.corpus.stage_files import part_path
 from curate.documents.edits import Edit
 from curate.run.plan import stage_folder
+from curate.steps.contracts import fitting
 from llmcurate.base.errors import LlmcurateError
 
 MOST_BYTES = 4 << 20  # longer texts are shown without what was cut
@@ -91,11 +91,10 @@ class Originals:
         self.out, self.stages, self._left = out, record.get("stages", []), most_parts
 
     def find(
-        self, position: tuple[str, int], row: dict[str, Any], edits: list[Edit]
+        self, position: tuple[str, int], name: str, text: str | None, edits: list[Edit]
     ) -> bytes | None:
-        """The text before the first of the edits of the row that stands there; None where it is
-        gone."""
-        text = row.get("text")
+        """The text before the first of the edits of the document that stands there, with its name
+        and text; None where it is gone."""
         if not edits or text is None or len(text) > MOST_BYTES:
             return None
         first = edits[0].step
@@ -105,8 +104,8 @@ class Originals:
             return None
         try:
             if stage > 0:
-                return self._kept(stage - 1, int(part), row["id"])
-            return self._read(int(part), self._number(int(part), row), first)
+                return self._kept(stage - 1, int(part), name)
+            return self._read(int(part), self._number(int(part), name), first)
         except (OSError, ValueError, KeyError, LlmcurateError):
             return None
 
@@ -119,39 +118,37 @@ class Originals:
         text = table["text"][0].as_py() if table.num_rows == 1 else None
         return None if text is None else text.encode()
 
-    def _number(self, part: int, row: dict[str, Any]) -> int:
+    def _number(self, part: int, name: str) -> int:
         """The document's number in its partition of the first stage. KeyError where it has none."""
         folder = self._folder(0)
         kept = pq.read_table(part_path(folder, part, "kept"), columns=["id"])["id"].to_pylist()
-        if row["id"] in kept:
+        if name in kept:
             keys = pq.read_table(part_path(folder, part, "keys"), columns=["_n"])["_n"]
-            return int(keys[kept.index(row["id"])].as_py())
+            return int(keys[kept.index(name)].as_py())
         gone = pq.read_table(part_path(folder, part, "rejected"), columns=["id", "_n"])
-        return int(gone["_n"][gone["id"].to_pylist().index(row["id"])].as_py())
+        return int(gone["_n"][gone["id"].to_pylist().index(name)].as_py())
 
     def _read(self, part: int, number: int, first: str) -> bytes | None:
         """The document as the step `first` received it, from the input."""
         from curate.documents.documents import NUMBER
-        from curate.formats.inputs import InputPlan
-        from curate.formats.read_settings import ReadSettings
         from curate.formats.reading import PartitionReader
+        from curate.run.messages import Specification
         from curate.steps.contracts import Step
         from curate.steps.registry import step_class
 
         if self._left <= 0:
             return None
         self._left -= 1
-        specs = sorted(self._folder(0).glob("stage*.json"))
-        spec = json.loads(specs[0].read_text(encoding="utf-8"))
+        folder = self._folder(0)
+        spec = Specification.in_folder(folder)
         steps = []
-        for identity in spec["steps"]:
-            if identity["label"] == first:
+        for record in spec.steps:
+            if record.label == first:
                 break
-            cls = step_class(identity["step"]).fitting(identity["settings"])
+            cls = fitting(step_class(record.step), record.settings)
             if issubclass(cls, Step) and not cls.only_measures:
-                steps.append(cls(**identity["settings"]).named(identity["label"]))
-        plan = InputPlan.load(spec["plan"], specs[0].parent)
-        for batch in PartitionReader(plan, part, ReadSettings(**spec["read"])):
+                steps.append(cls(**record.settings).named(record.label))
+        for batch in PartitionReader(spec.inputs(folder), part, spec.read):
             numbers = batch.docs.table[NUMBER].to_pylist()
             if number in numbers:
                 docs = type(batch.docs)(batch.docs.table.slice(numbers.index(number), 1))

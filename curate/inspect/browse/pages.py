@@ -22,7 +22,7 @@ from curate.inspect.browse.library import PAGE, Library, Query, Row
 from curate.inspect.browse.originals import Originals, Run, replay
 from curate.inspect.report.store import Position, find_rows, read_rows
 from llmcurate.base.disk.units import format_measure
-from llmcurate.base.pages.axes import scaling
+from llmcurate.base.pages.charts import scaling
 from llmcurate.base.pages.html import ids_of, linked, plain
 from llmcurate.base.pages.templates import render, source
 
@@ -175,7 +175,7 @@ def _cuts(document: Document, position: Position, originals: Originals) -> None:
     edits = [e for e in edits_of(row) if document.kept or e.step != row.get("step")]
     if not edits or row.get("text") is None:
         return
-    original = originals.find(position, row, edits)
+    original = originals.find(position, row["id"], row["text"], edits)
     if original is not None:
         document.runs = replay(original, edits, row["text"].encode("utf-8", "replace"))
 

@@ -1,13 +1,21 @@
 """The comparison of dedup methods: what each leaves of the same corpus, at what cost.
 
+Each method is an ordinary run in OUT/METHOD, in a process of its own: the most memory that a
+process has held never falls again.
+
 The comparison of DCLM (Li et al. 2024, appendix on deduplication): documents, tokens and bytes left
 and the share removed, of methods alone and one after the other, on a corpus of one's own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -15,20 +23,156 @@ from urllib.parse import quote
 import pyarrow.parquet as pq
 
 from curate.documents.rejected import rejected_files
-from curate.inspect import results
-from curate.inspect.compare.method_run import Measured, folder_of, measure, recipes_of
+from curate.engines.worker import end_with
 from curate.inspect.report.page import BYTES_A_TOKEN
+from curate.inspect.results import Findings, check_folder, values
 from curate.run.plan import make_plan
+from curate.steps.recipe import Recipe, compose
 from llmcurate.base.disk.database import literal, paths_literal, scratch_database
 from llmcurate.base.disk.files import part_files
 from llmcurate.base.disk.units import format_bytes, format_percent, format_scaled
-from llmcurate.base.errors import UsageError
+from llmcurate.base.errors import LlmcurateError, RunFailed, TooMuchGone, UsageError
+from llmcurate.base.messages import Message
 from llmcurate.base.pages import templates
+from llmcurate.base.start import command
 from llmcurate.base.terminal.progress import say
 from llmcurate.base.terminal.tables import table
 
 DEFAULT = ("exact", "minhash", "exact+minhash")
 ROWS = 256  # documents tokenized at once
+MEASURED = "measured.json"
+
+
+@dataclass(frozen=True)
+class Order(Message):
+    """A method that is to run into `out`. parent: the process that it ends with."""
+
+    method: str
+    inputs: list[str]
+    sets: list[str]
+    out: Path
+    workers: int
+    quiet: bool
+    parent: int
+
+
+@dataclass(frozen=True)
+class Measured(Message):
+    """What one method did.
+
+    documents, bytes: of text that reached the method; kept, kept_bytes, kept_ids: of what it left;
+    seconds, peaks: None where the run was done in more than one go; failed: why there is no result;
+    too_much: the share that it would have removed where the guard `max_removal` stopped it; code:
+    of a failure that ends the comparison too.
+    """
+
+    method: str
+    out: Path
+    documents: int = 0
+    bytes: int = 0
+    kept: int = 0
+    kept_bytes: int = 0
+    kept_ids: str = ""
+    seconds: float | None = None
+    peak_parent: int | None = None
+    peak_worker: int | None = None
+    failed: str = ""
+    too_much: float | None = None
+    code: int | None = None
+
+
+def recipe_of(method: str, sets: Iterable[str] = ()) -> Recipe:
+    """The recipe of `llmcurate dedup --method METHOD`, with those settings that it has."""
+    from curate.dedup import methods
+
+    steps = methods.steps_of(method)
+    sections = {"read"}
+    count: dict[str, int] = {}
+    for step, _ in steps:
+        count[step] = count.get(step, 0) + 1
+        sections.add(step if count[step] == 1 else f"{step}#{count[step]}")
+    settings = tuple(s for s in sets if s.partition("=")[0].strip().partition(".")[0] in sections)
+    return compose("dedup", steps, settings)
+
+
+def recipes_of(methods: Iterable[str], sets: Iterable[str]) -> dict[str, Recipe]:
+    """The recipes by method; UsageError where one is unknown, or where a setting is of none."""
+    names = list(dict.fromkeys(m.strip() for m in methods if m.strip()))
+    if not names:
+        raise UsageError("--methods: name at least one, as in --methods exact,minhash")
+    recipes = {name: recipe_of(name, sets) for name in names}
+    labels = {"read", *(s.label for r in recipes.values() for s in r.steps)}
+    for item in sets:
+        section = item.partition("=")[0].strip().partition(".")[0]
+        if section not in labels:
+            have = ", ".join(sorted(labels))
+            raise UsageError(f"--set {item}: no method has a section {section!r}; known: {have}")
+    return recipes
+
+
+def folder_of(out: Path, method: str) -> Path:
+    """Where the run of a method lies."""
+    return out / method.replace(" ", "")
+
+
+def measure(
+    method: str, inputs: list[str], sets: tuple[str, ...], out: Path, workers: int, quiet: bool
+) -> Measured:
+    """Runs the method into `out`, in a process of its own.
+
+    A method that fails is a result too; wrong use and a held lock are not, and raise.
+    """
+    order = Order(method, inputs, list(sets), out, workers, quiet, os.getpid())
+    done = subprocess.run(
+        command(__name__),
+        input=order.to_json(),
+        stdout=subprocess.PIPE,
+        check=False,
+    )
+    if done.returncode < 0 or not done.stdout.strip():
+        killed = done.returncode == -signal.SIGKILL
+        why = "was killed, likely for its memory" if killed else f"ended with {done.returncode}"
+        return Measured(method, out, failed=f"the run {why}")
+    measured = Measured.from_json(done.stdout.splitlines()[-1])
+    if measured.code is not None:
+        error = UsageError if measured.code == 2 else RunFailed
+        failure = error(f"{method}: {measured.failed}")
+        failure.exit_code = measured.code
+        raise failure
+    return measured
+
+
+def _run(order: Order) -> Measured:
+    """In the process of the method: runs it and measures."""
+    from curate.run.driver import run_planned
+    from curate.run.outcome import Options
+    from curate.run.plan import make_plan
+    from llmcurate.base.disk.files import write_text
+    from llmcurate.base.disk.process import peak_bytes
+
+    record = order.out / MEASURED
+    fresh = not (order.out / "ledger.db").exists()
+    plan = make_plan(recipe_of(order.method, order.sets), order.inputs)
+    outcome = run_planned(plan, order.out, Options(order.workers, order.quiet))
+    first, last = outcome.stages[0], outcome.stages[-1]
+    size = (first["kept"], first["bytes_out"], last["kept"], last["bytes_out"], outcome.kept_ids)
+    measured = Measured(order.method, order.out, *size)
+    if fresh:
+        costs = {
+            "plan": plan.digest,
+            "seconds": round(outcome.seconds, 3),
+            "peak_parent": peak_bytes(),
+            "peak_worker": max(s["peak_bytes"] for s in outcome.stages),
+        }
+        write_text(record, json.dumps(costs) + "\n")
+    elif outcome.nothing_new and record.exists():
+        costs = json.loads(record.read_text(encoding="utf-8"))
+    else:
+        costs = {"plan": None}
+    if costs.pop("plan") == plan.digest:
+        return replace(measured, **costs)
+    record.unlink(missing_ok=True)
+    return measured
 
 
 @dataclass(frozen=True)
@@ -49,9 +193,10 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Findings):
     """documents, bytes, tokens: of the input; measured: whether a tokenizer counted the tokens."""
 
+    NAME = "compare"
     inputs: list[str]
     documents: int
     bytes: int
@@ -71,9 +216,54 @@ class Comparison:
             "bytes": self.bytes,
             "tokens": self.tokens,
             "tokens_by": "tokenizer" if self.measured else f"{BYTES_A_TOKEN:g} bytes a token",
-            "methods": [asdict(row) for row in self.rows],
-            "overlap": self.overlap.dump() if self.overlap else None,
+            "methods": values(self.rows),
+            "overlap": values(self.overlap),
         }
+
+    def page(self) -> str:
+        links = {
+            row.method: quote(str(folder_of(Path(), row.method) / "report.html"))
+            for row in self.rows
+        }
+        return templates.render(
+            "compare.html",
+            comparison=self,
+            bytes_a_token=BYTES_A_TOKEN,
+            report_links=links,
+            shares=shares,
+        )
+
+    def text(self) -> str:
+        """Two tables: what each method left, and how much of it the others remove too."""
+        tokens = "counted" if self.measured else f"estimated, {BYTES_A_TOKEN:g} bytes a token"
+        head = (
+            "method",
+            "documents",
+            "gone",
+            "text",
+            "gone",
+            "tokens",
+            "seconds",
+            "parent",
+            "worker",
+        )
+        size = (f"{self.documents:,}", "", format_bytes(self.bytes), "")
+        rows: list[tuple[str, ...]] = [("(input)", *size, _scaled(self.tokens), *[""] * 4)]
+        rows += [_cells(row) for row in self.rows]
+        lines = table((*head, "kept ids"), rows, left=(0, 9))
+        lines.append(f"tokens: {tokens}; parent, worker: most memory of a process")
+        lines += [f"{row.method}: {row.note}" for row in self.rows if row.note]
+        both = self.overlap
+        if both is not None:
+            lines += [
+                "",
+                "of the documents that the method on the left removed, the others remove:",
+            ]
+            lines += _matrix(both.methods, shares(both.removed, both.both))
+            if both.cuts:
+                lines += ["", "the same for documents that were removed or lost a passage:"]
+                lines += _matrix(both.methods, shares(both.changed, both.both_changed))
+        return "\n".join(lines)
 
 
 def compare(
@@ -92,7 +282,7 @@ def compare(
     recipes = recipes_of(methods, sets)
     for recipe in recipes.values():
         make_plan(recipe, inputs)
-    results.check_folder(out)
+    check_folder(out)
     count = _counter(tokenizer)
     runs: list[Measured] = []
     for method, recipe in recipes.items():
@@ -102,7 +292,7 @@ def compare(
         if runs[-1].failed:
             say(f"{method}: {runs[-1].failed}", quiet)
     comparison = _compared(inputs, sets, out, recipes, runs, count, tokenizer is not None)
-    results.write(out, comparison.dump(), render(comparison), "compare")
+    comparison.write(out)
     return comparison
 
 
@@ -114,7 +304,7 @@ def _compared(
     inputs: list[str],
     sets: tuple[str, ...],
     out: Path,
-    recipes: dict[str, Any],
+    recipes: dict[str, Recipe],
     done: list[Measured],
     count: Any,
     measured: bool,
@@ -138,19 +328,18 @@ def _row(run: Measured, count: Any) -> Row:
         if run.too_much is not None:
             note = f"stopped by its guard: {note}"
         return Row(run.method, *(None,) * 8, "", note)
-    totals = run.totals
-    size = totals["bytes_out"]
+    size = run.kept_bytes
     return Row(
         run.method,
-        totals["kept"],
+        run.kept,
         size,
         count(_texts(run.out / "corpus"), size),
-        _share(run.documents - totals["kept"], run.documents),
+        _share(run.documents - run.kept, run.documents),
         _share(run.bytes - size, run.bytes),
         run.seconds,
         run.peak_parent,
         run.peak_worker,
-        totals["kept_ids"],
+        run.kept_ids,
         "" if run.seconds is not None else "time and memory unknown: done in several goes",
     )
 
@@ -184,7 +373,6 @@ def _counter(tokenizer: Path | None) -> Any:
     """(batches of texts, bytes) -> tokens; without a tokenizer the report's rule of thumb."""
     if tokenizer is None:
         return lambda batches, size: round(size / BYTES_A_TOKEN)
-    from llmcurate.base.errors import LlmcurateError
     from tokenize_kit.formats.tokenizer_json import load_tokenizer
 
     path = tokenizer / "tokenizer.json" if tokenizer.is_dir() else tokenizer
@@ -201,41 +389,6 @@ def _counter(tokenizer: Path | None) -> Any:
         )
 
     return count
-
-
-def render(comparison: Comparison) -> str:
-    """compare.html."""
-    links = {
-        row.method: quote(str(folder_of(Path(), row.method) / "report.html"))
-        for row in comparison.rows
-    }
-    return templates.render(
-        "compare.html",
-        comparison=comparison,
-        bytes_a_token=BYTES_A_TOKEN,
-        report_links=links,
-        shares=shares,
-    )
-
-
-def text(comparison: Comparison) -> str:
-    """Two tables: what each method left, and how much of it the others remove too."""
-    tokens = "counted" if comparison.measured else f"estimated, {BYTES_A_TOKEN:g} bytes a token"
-    head = ("method", "documents", "gone", "text", "gone", "tokens", "seconds", "parent", "worker")
-    size = (f"{comparison.documents:,}", "", format_bytes(comparison.bytes), "")
-    rows: list[tuple[str, ...]] = [("(input)", *size, _scaled(comparison.tokens), *[""] * 4)]
-    rows += [_cells(row) for row in comparison.rows]
-    lines = table((*head, "kept ids"), rows, left=(0, 9))
-    lines.append(f"tokens: {tokens}; parent, worker: most memory of a process")
-    lines += [f"{row.method}: {row.note}" for row in comparison.rows if row.note]
-    both = comparison.overlap
-    if both is not None:
-        lines += ["", "of the documents that the method on the left removed, the others remove:"]
-        lines += _matrix(both.methods, shares(both.removed, both.both))
-        if both.cuts:
-            lines += ["", "the same for documents that were removed or lost a passage:"]
-            lines += _matrix(both.methods, shares(both.changed, both.both_changed))
-    return "\n".join(lines)
 
 
 def _cells(row: Row) -> tuple[str, ...]:
@@ -345,3 +498,21 @@ def _add(db: Any, nth: int, out: Path, labels: list[str]) -> None:
             f"""INSERT INTO gone SELECT {nth}, id, false FROM read_parquet({paths_literal(kept)})
             WHERE len(list_filter(edits, lambda e: {of_steps})) > 0"""
         )
+
+
+def main() -> None:
+    """Answers one order from stdin with one line of JSON on stdout."""
+    order = Order.from_json(sys.stdin.read())
+    answers = os.dup(1)
+    os.dup2(2, 1)  # whatever is printed must not mix with the answer
+    end_with(order.parent)
+    try:
+        answer = _run(order)
+    except TooMuchGone as error:
+        answer = Measured(order.method, order.out, failed=str(error), too_much=error.share)
+    except LlmcurateError as error:
+        code = error.exit_code if error.exit_code != 1 else None
+        answer = Measured(order.method, order.out, failed=str(error), code=code)
+    except KeyboardInterrupt:
+        os._exit(130)
+    os.write(answers, answer.to_json() + b"\n")

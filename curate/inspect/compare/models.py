@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from curate.inspect import results
+from curate.inspect.results import Computed
 from curate.steps.recipe import Change
 from llmcurate.base.disk.units import counted, format_scaled
 from llmcurate.base.disk.yaml_file import read_yaml
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 OnRun = Callable[[str, int], None]
 OnProgress = Callable[[dict[str, Any]], None]
 
+DIFFERENCE = "held_out_loss_difference"
 HEAD = (
     "",
     "parameters",
@@ -69,10 +71,9 @@ def model_changes(sets: Sequence[str], settings: dict[str, Any]) -> dict[str, An
     UsageError for others."""
     from curate.products.pretraining import NAMES
 
-    changes: dict[str, Any] = {}
-    for item in (Change.of(text).within(NAMES) for text in sets):
-        (changes if item.section == "model" else settings)[item.key] = item.value
-    return changes
+    items = [Change.of(text).within(NAMES) for text in sets]
+    settings |= {item.key: item.value for item in items if item.section != "model"}
+    return {item.key: item.value for item in items if item.section == "model"}
 
 
 @contextmanager
@@ -98,19 +99,14 @@ def compare_models(
     out: Path,
     chosen: ModelCompare,
     sets: list[str],
-    as_json: bool,
     quiet: bool,
-) -> None:
-    """Trains the variants into OUT, prints the table, and writes comparison.json and .html. Raises
-    LlmcurateError."""
-    results.check_folder(out)
+) -> ModelComparison:
+    """Trains the variants into OUT. Raises LlmcurateError."""
     from llmcurate.base.settings import from_dict, unflat
     from train.config import TrainConfig
     from train.evaluate.compare import Budget, Variant, compare
 
-    settings: dict[str, Any] = chosen.model_dump(
-        include={"seed", "rows", "context", "lr", "device"}
-    )
+    settings = chosen.model_dump(include={"seed", "rows", "context", "lr", "device"})
     settings |= {"log_every": 1, "keep_checkpoints": 1, "keep_best": False}
     common = model_changes(sets, settings)
     variants = [variant_of(text) for text in texts]
@@ -127,67 +123,78 @@ def compare_models(
             on_run=hooks[0],
             on_progress=hooks[1],
         )
-    results.show(
-        figures, lambda: text(figures), lambda: render(figures), out, as_json, name="comparison"
-    )
+    return ModelComparison(figures)
 
 
-def _with_interval(figure: dict[str, Any] | None, sign: str = "") -> str:
-    """`3.412 (3.398 to 3.426)`."""
-    if figure is None:
-        return ""
-    shown = f"{figure['mean']:{sign}.4f}"
-    limits = figure["interval"]
-    return shown if limits is None else f"{shown} ({limits[0]:{sign}.4f} to {limits[1]:{sign}.4f})"
+@dataclass(frozen=True)
+class Mean:
+    """A mean over seeds, as `train.evaluate` has it. interval: of 95 %, None of one seed."""
+
+    mean: float
+    interval: list[float] | None
+    values: list[float]
+
+    @property
+    def sign(self) -> int | None:
+        """-1 or 1 where the interval leaves out 0, 0 where it holds it; None without one."""
+        if self.interval is None:
+            return None
+        return (self.interval[0] > 0) - (self.interval[1] < 0)
+
+    def text(self, sign: str = "+") -> str:
+        """`-0.0120 (-0.0180 to -0.0060)`; without an interval the mean alone."""
+        ends = self.interval
+        limits = f" ({ends[0]:{sign}.4f} to {ends[1]:{sign}.4f})" if ends else ""
+        return f"{self.mean:{sign}.4f}{limits}"
 
 
-def cells(row: dict[str, Any]) -> list[str]:
-    """A variant's row of the table."""
-    bits = row["bits_per_byte"]
-    return [
-        row["name"],
-        format_scaled(row["parameters"]).replace("G", "B"),
-        format_scaled(row["tokens"]),
-        format_scaled(row["flops"]),
-        _with_interval(row["held_out_loss"]),
-        _with_interval(row.get("held_out_loss_difference"), "+"),
-        "" if bits is None else f"{bits['mean']:.4f}",
-        f"{row['tokens_per_second']:,.0f}",
-    ]
+class ModelComparison(Computed):
+    """figures: of `train.evaluate.compare`."""
 
+    NAME = "comparison"
 
-def verdicts(figures: dict[str, Any]) -> list[str]:
-    """A sentence a variant: whether it differs from the first, beyond what seeds do."""
-    first, *others = figures["variants"]
-    lines = []
-    for row in others:
-        difference = row["held_out_loss_difference"]
-        limits = difference["interval"]
-        if limits is None:
-            lines.append(f"{row['name']}: one seed says nothing of chance; train from more")
-        elif limits[0] <= 0 <= limits[1]:
-            lines.append(f"{row['name']}: no difference from {first['name']} beyond that of seeds")
-        else:
-            word = "better" if limits[1] < 0 else "worse"
-            lines.append(f"{row['name']}: {word} than {first['name']}")
-    return lines
+    def rows(self) -> list[list[str]]:
+        """A row a variant."""
+        return [
+            [
+                row["name"],
+                format_scaled(row["parameters"]).replace("G", "B"),
+                format_scaled(row["tokens"]),
+                format_scaled(row["flops"]),
+                Mean(**row["held_out_loss"]).text(""),
+                Mean(**difference).text() if (difference := row.get(DIFFERENCE)) else "",
+                "" if row["bits_per_byte"] is None else f"{row['bits_per_byte']['mean']:.4f}",
+                f"{row['tokens_per_second']:,.0f}",
+            ]
+            for row in self.figures["variants"]
+        ]
 
+    def verdicts(self) -> list[str]:
+        """A sentence a variant: whether it differs from the first, beyond what seeds do."""
+        first, *others = self.figures["variants"]
+        lines = []
+        for row in others:
+            sign = Mean(**row[DIFFERENCE]).sign
+            if sign is None:
+                verdict = "one seed says nothing of chance; train from more"
+            elif not sign:
+                verdict = f"no difference from {first['name']} beyond that of seeds"
+            else:
+                verdict = f"{'better' if sign < 0 else 'worse'} than {first['name']}"
+            lines.append(f"{row['name']}: {verdict}")
+        return lines
 
-def text(figures: dict[str, Any]) -> str:
-    """The comparison for a terminal."""
-    seeds = figures["seeds"]
-    about = f"from {counted(len(seeds), 'seed')}; in brackets intervals of 95 %, by Student"
-    lines = table(HEAD, [cells(row) for row in figures["variants"]])
-    return "\n".join([about, "", *lines, "", *verdicts(figures)])
+    def text(self) -> str:
+        seeds = counted(len(self.figures["seeds"]), "seed")
+        about = f"from {seeds}; in brackets intervals of 95 %, by Student"
+        return "\n".join([about, "", *table(HEAD, self.rows()), "", *self.verdicts()])
 
-
-def render(figures: dict[str, Any]) -> str:
-    """comparison.html."""
-    return templates.render(
-        "evaluate/models.html",
-        figures=figures,
-        head=HEAD,
-        rows=[cells(row) for row in figures["variants"]],
-        verdicts=verdicts(figures),
-        curves=[(row["name"], row["curve"]) for row in figures["variants"]],
-    )
+    def page(self) -> str:
+        return templates.render(
+            "evaluate/models.html",
+            figures=self.figures,
+            head=HEAD,
+            rows=self.rows(),
+            verdicts=self.verdicts(),
+            curves=[(row["name"], row["curve"]) for row in self.figures["variants"]],
+        )

@@ -13,15 +13,18 @@ import pyarrow.compute as pc
 
 from curate.formats.read_settings import ReadSettings
 from curate.inspect.report.bins import Histogram
-from curate.scoring.language.examples import labelled
+from curate.inspect.results import Computed
 from curate.scoring.language.model import Model, fasttext_lines
-from curate.scoring.language.scores import Scores
-from curate.scoring.quality.measures import measure
+from curate.scoring.language.scores import Scores, text_of
+from curate.scoring.language.train import labelled
+from curate.scoring.quality.measures import measure, summary
 from curate.scoring.quality.model import Classifier
 from curate.scoring.quality.train import Texts, score_all
 from curate.text.buffers import text_buffers
+from llmcurate.base.disk.units import format_percent
 from llmcurate.base.errors import UsageError
 from llmcurate.base.pages import templates
+from llmcurate.base.terminal.tables import table
 
 MOST_LANGUAGES = 60  # in the heat map
 NO_LABEL = "(none)"
@@ -56,35 +59,39 @@ def evaluate_language(
     return result
 
 
-def render_language(scores: dict[str, Any], inputs: list[str]) -> str:
-    """evaluation.html of a language model."""
-    pairs = [(want, have or NO_LABEL, n) for want, have, n in scores["matrix"]]
-    labels = {row["label"] for row in scores["languages"]}
-    among = [pair for pair in pairs if pair[0] in labels]
-    mistakes: Counter[str] = Counter()
-    texts: Counter[str] = Counter()
-    for want, have, n in among:
-        texts[want] += n
-        if want != have:
-            mistakes[want] += n
-            mistakes[have] += n
-    worst = sorted(mistakes, key=lambda label: (-mistakes[label], label))[:MOST_LANGUAGES]
-    confused = sorted(worst, key=lambda label: (label == NO_LABEL, label))
-    cells = {
-        (want, have): n / texts[want]
-        for want, have, n in among
-        if want in confused and have in confused
-    }
-    return templates.render(
-        "evaluate/language.html",
-        scores=scores,
-        inputs=inputs,
-        confused=confused,
-        mistaken=len(mistakes),
-        cells=cells,
-        unknown=_unknown([pair for pair in pairs if pair[0] not in labels]),
-        no_label=NO_LABEL,
-    )
+class LanguageEvaluation(Computed):
+    """figures: of `evaluate_language`, and the `inputs`."""
+
+    def text(self) -> str:
+        return text_of(self.figures)
+
+    def page(self) -> str:
+        pairs = [(want, have or NO_LABEL, n) for want, have, n in self.figures["matrix"]]
+        labels = {row["label"] for row in self.figures["languages"]}
+        among = [pair for pair in pairs if pair[0] in labels]
+        mistakes: Counter[str] = Counter()
+        texts: Counter[str] = Counter()
+        for want, have, n in among:
+            texts[want] += n
+            if want != have:
+                mistakes[want] += n
+                mistakes[have] += n
+        worst = sorted(mistakes, key=lambda label: (-mistakes[label], label))[:MOST_LANGUAGES]
+        confused = sorted(worst, key=lambda label: (label == NO_LABEL, label))
+        cells = {
+            (want, have): n / texts[want]
+            for want, have, n in among
+            if want in confused and have in confused
+        }
+        return templates.render(
+            "evaluate/language.html",
+            scores=self.figures,
+            confused=confused,
+            mistaken=len(mistakes),
+            cells=cells,
+            unknown=_unknown([pair for pair in pairs if pair[0] not in labels]),
+            no_label=NO_LABEL,
+        )
 
 
 def _unknown(pairs: list[tuple[str, str, int]]) -> list[tuple[str, int, list[tuple[str, int]]]]:
@@ -105,9 +112,9 @@ def evaluate_quality(
     label: str | None = None,
     quiet: bool = False,
     read: ReadSettings | None = None,
-) -> dict[str, Any]:
-    """The figures of `measures.measure`, and histograms of both sets' scores. A document has eight
-    bytes in memory. UsageError where a set has no document with text."""
+) -> QualityEvaluation:
+    """The figures of a model on two sets. A document has eight bytes in memory. UsageError where a
+    set has no document with text."""
     loaded = Classifier(model, label)
     sets = [Texts(positive, quiet, read), Texts(negative, quiet, read)]
     good, rest = (score_all(loaded, texts) for texts in sets)
@@ -122,9 +129,37 @@ def evaluate_quality(
         histograms[kind] = bins.dump()
     tallies = {"positive": sets[0].tally, "negative": sets[1].tally}
     about = {"model": str(model), "label": loaded.label, "read": tallies}
-    return {**about, **figures, "histograms": histograms}
+    return QualityEvaluation({**about, **figures, "histograms": histograms})
 
 
-def render_quality(scores: dict[str, Any]) -> str:
-    """evaluation.html of a quality model."""
-    return templates.render("evaluate/quality.html", scores=scores)
+class QualityEvaluation(Computed):
+    """figures: of `measures.measure`, and histograms of both sets' scores."""
+
+    def text(self) -> str:
+        deciles = [
+            (
+                f"{row['least']:.6f} to {row['most']:.6f}",
+                f"{row['documents']}",
+                format_percent(row["good"] / row["documents"]),
+            )
+            for row in self.figures["deciles"]
+        ]
+        thresholds = [
+            (
+                format_percent(row["kept"], 2),
+                f"{row['threshold']:.6f}",
+                format_percent(row["good_kept"], 2),
+            )
+            for row in self.figures["thresholds"]
+        ]
+        kept = ("kept of the negatives", "threshold", "of the positives")
+        return "\n".join(
+            (
+                summary(self.figures),
+                *table(("decile of scores", "documents", "positive"), deciles, indent=2),
+                *table(kept, thresholds, indent=2),
+            )
+        )
+
+    def page(self) -> str:
+        return templates.render("evaluate/quality.html", scores=self.figures)

@@ -10,7 +10,7 @@ So copies that were in it before count neither for nor against a method.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -19,16 +19,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.dedup.minhash.banding import predicted
-from curate.dedup.minhash.near_duplicates import DedupMinhash
+from curate.dedup.minhash.near_duplicates import DedupMinhash, predicted
 from curate.dedup.removal import DedupStep
 from curate.documents.edits import EDITS, Edit, byte_length, edits_of, remaining
 from curate.documents.rejected import rejected_files
-from curate.inspect import results
-from curate.inspect.compare.method_run import folder_of, recipes_of
+from curate.inspect.compare.compare import folder_of, recipes_of
 from curate.inspect.evaluate import planting
 from curate.inspect.evaluate.planting import KINDS, Plant, Planted, Region, draw
-from curate.run.driver import Options, Outcome, run_planned
+from curate.inspect.results import Findings, check_folder, field_values, values
+from curate.run.driver import run_planned
+from curate.run.outcome import Options, Outcome
 from curate.run.plan import make_plan
 from curate.steps.recipe import Recipe
 from llmcurate.base.disk.files import part_files
@@ -139,19 +139,6 @@ class MethodScore:
         """Of the bytes that went, the share of planted copies."""
         return _ratio(self.right_bytes, self.false_bytes)
 
-    def dump(self) -> dict[str, Any]:
-        """As JSON values."""
-        return {
-            "method": self.method,
-            "kinds": [asdict(k) | {"recall": k.recall} for k in self.kinds],
-            "right_documents": self.right_documents,
-            "false_documents": self.false_documents,
-            "precision_documents": self.precision,
-            "right_bytes": self.right_bytes,
-            "false_bytes": self.false_bytes,
-            "precision_bytes": self.byte_precision,
-        }
-
 
 def _ratio(right: int, wrong: int) -> float | None:
     return right / (right + wrong) if right + wrong else None
@@ -225,7 +212,7 @@ CURVE = [0.4 + n / 100 for n in range(61)]  # similarities at which theory is dr
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class Evaluation(Findings):
     """documents: of the input; sampled: those that were used; curves: of methods with MinHash,
     (bands, rows) where theory says what they find."""
 
@@ -246,9 +233,100 @@ class Evaluation:
             "seed": self.seed,
             "documents": self.documents,
             "sampled": self.sampled,
-            "methods": [s.dump() for s in self.scores],
-            "plants": [asdict(p) for p in self.planted.plants],
+            "methods": [
+                {
+                    "method": score.method,
+                    "kinds": [field_values(k) | {"recall": k.recall} for k in score.kinds],
+                    "right_documents": score.right_documents,
+                    "false_documents": score.false_documents,
+                    "precision_documents": score.precision,
+                    "right_bytes": score.right_bytes,
+                    "false_bytes": score.false_bytes,
+                    "precision_bytes": score.byte_precision,
+                }
+                for score in self.scores
+            ],
+            "plants": values(self.planted.plants),
         }
+
+    def page(self) -> str:
+        links = {
+            scored.method: quote(f"runs/{scored.method.replace(' ', '')}/after/report.html")
+            for scored in self.scores
+        }
+        curves = self._curves()
+        xs = [x for _, lines, _ in curves for line in lines for x, _ in line]
+        return templates.render(
+            "evaluate/dedups.html",
+            evaluation=self,
+            about=self._about(),
+            threshold=FOUND,
+            report_links=links,
+            curves=curves,
+            x_range=(min(xs), max(xs)) if xs else None,
+        )
+
+    def _curves(self) -> list[tuple[str, list[Any], str]]:
+        """(method, lines, caption): the share of plants that a method found, by similarity."""
+        curves = []
+        for scored in self.scores:
+            points = sorted(
+                (kind.similarity, kind.recall)
+                for kind in scored.kinds
+                if kind.similarity is not None and kind.recall is not None
+            )
+            if len(points) < 2:
+                continue
+            lines, caption = [points], "found"
+            if scored.method in self.curves:
+                bands, rows = self.curves[scored.method]
+                lines = [[(s, predicted(bands, rows, s)) for s in CURVE], points]
+                caption = (
+                    f"line: the S-curve of {bands} bands of {counted(rows, 'row')}; dots: found"
+                )
+            curves.append((scored.method, lines, caption))
+        return curves
+
+    def text(self) -> str:
+        """Kinds of plants down, methods across."""
+        scores = self.scores
+        head = ["planted", "n"]
+        for scored in scores:
+            head += [scored.method, *(["theory"] if scored.method in self.curves else [])]
+        rows = []
+        for nth, kind in enumerate(scores[0].kinds):
+            row = [kind.title, str(kind.planted + kind.already)]
+            for scored in scores:
+                figures = scored.kinds[nth]
+                row.append(format_percent(figures.recall) + ("*" if figures.already else ""))
+                if scored.method in self.curves:
+                    row.append("" if figures.expected is None else format_percent(figures.expected))
+            rows.append(row)
+        for name, cells in (
+            ("precision, documents", [format_percent(s.precision) for s in scores]),
+            ("precision, bytes", [format_percent(s.byte_precision) for s in scores]),
+            ("falsely removed documents", [f"{s.false_documents:,}" for s in scores]),
+            ("falsely removed text", [format_bytes(s.false_bytes) for s in scores]),
+        ):
+            row = [name, ""]
+            for scored, value in zip(scores, cells, strict=True):
+                row += [value, *([""] if scored.method in self.curves else [])]
+            rows.append(row)
+        lines = [
+            self._about(),
+            *table(head, rows),
+            f"found: at least {FOUND:.0%} of one of the two copies is gone. theory: the S-curve of"
+            " MinHash",
+            "at the measured similarities. Copies that were there before do not count.",
+        ]
+        if any(kind.already for scored in scores for kind in scored.kinds):
+            lines.append("*: without plants of which the method removes the original anyway")
+        return "\n".join(lines)
+
+    def _about(self) -> str:
+        sampled, plants = self.sampled, len(self.planted.plants)
+        of = f" of {self.documents:,}" if self.documents > sampled else ""
+        return f"{sampled:,}{of} documents with {plants:,} plants, seed {self.seed}"
 
 
 def evaluate(
@@ -269,7 +347,7 @@ def evaluate(
     """
     recipes = recipes_of(methods, (*_unguarded(methods), *sets))
     make_plan(next(iter(recipes.values())), inputs)
-    results.check_folder(out)
+    check_folder(out)
     base, with_plants = (out / n / "documents.parquet" for n in ("base", "planted"))
     read = next(iter(recipes.values())).read
     count = draw(inputs, read, documents, seed, base)
@@ -294,7 +372,7 @@ def evaluate(
         scores.append(score(method, planted.plants, old, new, expected))
     sampled = pq.ParquetFile(base).metadata.num_rows
     evaluation = Evaluation(list(inputs), list(sets), seed, count, sampled, planted, scores, curves)
-    results.write(out, evaluation.dump(), render(evaluation))
+    evaluation.write(out)
     return evaluation
 
 
@@ -364,85 +442,3 @@ def _expected(step: DedupMinhash, plants: Iterable[Plant]) -> dict[Plant, float]
             passes = step.verify is None or plant.similarity >= step.verify
             expected[plant] = predicted(*step.banding, plant.similarity) if passes else 0.0
     return expected
-
-
-def render(evaluation: Evaluation) -> str:
-    """evaluation.html."""
-    links = {
-        scored.method: quote(f"runs/{scored.method.replace(' ', '')}/after/report.html")
-        for scored in evaluation.scores
-    }
-    curves = _curves(evaluation)
-    xs = [x for _, lines, _ in curves for line in lines for x, _ in line]
-    return templates.render(
-        "evaluate/dedups.html",
-        evaluation=evaluation,
-        about=_about(evaluation),
-        threshold=FOUND,
-        report_links=links,
-        curves=curves,
-        x_range=(min(xs), max(xs)) if xs else None,
-    )
-
-
-def _curves(evaluation: Evaluation) -> list[tuple[str, list[Any], str]]:
-    """(method, lines, caption): the share of plants that a method found, by similarity."""
-    curves = []
-    for scored in evaluation.scores:
-        points = sorted(
-            (kind.similarity, kind.recall)
-            for kind in scored.kinds
-            if kind.similarity is not None and kind.recall is not None
-        )
-        if len(points) < 2:
-            continue
-        lines, caption = [points], "found"
-        if scored.method in evaluation.curves:
-            bands, rows = evaluation.curves[scored.method]
-            lines = [[(s, predicted(bands, rows, s)) for s in CURVE], points]
-            caption = f"line: the S-curve of {bands} bands of {counted(rows, 'row')}; dots: found"
-        curves.append((scored.method, lines, caption))
-    return curves
-
-
-def text(evaluation: Evaluation) -> str:
-    """Kinds of plants down, methods across."""
-    scores = evaluation.scores
-    head = ["planted", "n"]
-    for scored in scores:
-        head += [scored.method, *(["theory"] if scored.method in evaluation.curves else [])]
-    rows = []
-    for nth, kind in enumerate(scores[0].kinds):
-        row = [kind.title, str(kind.planted + kind.already)]
-        for scored in scores:
-            figures = scored.kinds[nth]
-            row.append(format_percent(figures.recall) + ("*" if figures.already else ""))
-            if scored.method in evaluation.curves:
-                row.append("" if figures.expected is None else format_percent(figures.expected))
-        rows.append(row)
-    for name, values in (
-        ("precision, documents", [format_percent(s.precision) for s in scores]),
-        ("precision, bytes", [format_percent(s.byte_precision) for s in scores]),
-        ("falsely removed documents", [f"{s.false_documents:,}" for s in scores]),
-        ("falsely removed text", [format_bytes(s.false_bytes) for s in scores]),
-    ):
-        row = [name, ""]
-        for scored, value in zip(scores, values, strict=True):
-            row += [value, *([""] if scored.method in evaluation.curves else [])]
-        rows.append(row)
-    lines = [
-        _about(evaluation),
-        *table(head, rows),
-        f"found: at least {FOUND:.0%} of one of the two copies is gone. theory: the S-curve of"
-        " MinHash",
-        "at the measured similarities. Copies that were there before do not count.",
-    ]
-    if any(kind.already for scored in scores for kind in scored.kinds):
-        lines.append("*: without plants of which the method removes the original anyway")
-    return "\n".join(lines)
-
-
-def _about(evaluation: Evaluation) -> str:
-    sampled, plants = evaluation.sampled, len(evaluation.planted.plants)
-    of = f" of {evaluation.documents:,}" if evaluation.documents > sampled else ""
-    return f"{sampled:,}{of} documents with {plants:,} plants, seed {evaluation.seed}"

@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.formats.read_settings import ReadSettings
-from curate.run.driver import Options, run_planned
+from curate.run.driver import run_planned
+from curate.run.outcome import Options
 from curate.run.plan import make_plan
 from curate.steps.recipe import compose
 from llmcurate.base.disk.database import literal, paths_literal, scratch_database
@@ -37,6 +38,9 @@ TRIED = 20  # of the longest passages, until both documents are seen to hold one
 EXCERPT = 200  # characters of the longest match that are shown
 # Bands that find pairs at the threshold for certain; pairs are verified.
 RECALL = 0.99
+
+
+Setting = str | float | bool
 
 
 @dataclass(frozen=True)
@@ -116,12 +120,17 @@ def audit(
         raise UsageError("dedup audit: no training text is left")
     if (val or shards is not None) and VAL not in both:
         raise UsageError("dedup audit: no validation text: these shards are of other documents")
-    near = {"threshold": similarity, "recall": RECALL, "verify": similarity, "max_removal": 1.0}
-    exact: dict[str, Any] = {"keep_index": False, "max_removal": 1.0}
+    near: dict[str, Setting] = {
+        "threshold": similarity,
+        "recall": RECALL,
+        "verify": similarity,
+        "max_removal": 1.0,
+    }
+    exact: dict[str, Setting] = {"keep_index": False, "max_removal": 1.0}
     if tokenizer is not None:
         exact["tokenizer"] = str(tokenizer)
 
-    def run(name: str, step: str, settings: dict[str, Any], order: Iterable[str]) -> Path:
+    def run(name: str, step: str, settings: dict[str, Setting], order: Iterable[str]) -> Path:
         say(f"{name}: {', '.join(order)}", quiet)
         folders = [str(sides / side) for side in order]
         plan = make_plan(compose("dedup", [(step, settings)], ()), folders)
@@ -185,7 +194,7 @@ def _write_sides(
 
 def _documents(inputs: list[str], read: ReadSettings) -> Iterator[pa.RecordBatch]:
     from curate.corpus.direct_input import DirectInput
-    from curate.formats.subset import plan_reading
+    from curate.formats.reading import plan_reading
 
     yield from DirectInput(plan_reading(inputs, read), read).batches(["id", "text"])
 

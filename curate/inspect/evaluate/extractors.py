@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +15,24 @@ import pyarrow as pa
 
 from curate.documents.documents import Documents
 from curate.extract import evaluate as measures
+from curate.extract.evaluate import DATE
+from curate.formats.compression import CorruptData, decompressed_chunks, open_input
 from curate.formats.inputs import InputPlan
+from curate.formats.jsonl import BOM, lines, parse
 from curate.formats.read_settings import ReadSettings
-from curate.formats.reading import PartitionReader
-from curate.formats.subset import plan_reading
-from curate.inspect.evaluate.extractors_gold import FIELDS, Gold, read_gold, record_key
+from curate.formats.reading import PartitionReader, plan_reading
+from curate.inspect.results import OPTIONAL, Findings, values
 from curate.steps.contracts import Step
 from curate.steps.recipe import compose
+from llmcurate.base.disk.units import counted, format_count, format_percent
 from llmcurate.base.errors import UsageError
+from llmcurate.base.pages import templates
 from llmcurate.base.pages.side_by_side import side_by_side
 from llmcurate.base.terminal.progress import Progress, say
+from llmcurate.base.terminal.tables import table
 
-WORST_PAGES = 30
+FIELDS = ("title", "author", "date")  # what a page states of itself
+WORST_PAGES, WORST_SITES = 30, 30
 VERDICTS = ("right", "wrong", "missing")
 RATIOS = ("precision", "recall", "f1")
 MEASURES = (
@@ -36,6 +43,134 @@ MEASURES = (
 # What a page adds up to: pages with a text, and their words' precision, recall and F1; snippets'
 # true positives, false positives, false negatives, true negatives; verdicts on each field.
 _WORDS, _SNIPPETS, _FIELDS, _WIDTH = 0, 4, 8, 8 + len(FIELDS) * len(VERDICTS)
+
+# The gold: JSON lines that say what the main text of a page is.
+LONGEST_ROW = 64 << 20  # bytes of a line
+_TEXTS = ("record_id", "url", "text", "page_type", "lang", *FIELDS)
+
+
+@dataclass(frozen=True)
+class Gold:
+    """What is known of a page. text: all of its main text; with_, without: snippets that belong
+    to it and that do not; date: `2024-05-31` or `2024-05`. None where nothing is stated."""
+
+    record_id: str | None
+    url: str | None
+    text: str | None
+    with_: tuple[str, ...]
+    without: tuple[str, ...]
+    title: str | None
+    author: str | None
+    date: str | None
+    page_type: str | None
+    lang: str | None
+
+
+def record_key(record_id: str) -> str:
+    """A record's id without `<>` and `urn:uuid:`, in lower case."""
+    return record_id.strip().strip("<>").strip().lower().removeprefix("urn:uuid:")
+
+
+def read_gold(path: str) -> list[Gold]:
+    """The rows of a file of JSON lines, compressed or not. UsageError names the first line that is
+    no gold."""
+    rows = []
+    try:
+        with open_input(path) as file:
+            numbered = lines(decompressed_chunks(file), 0, None, LONGEST_ROW)
+            for number, (_, line, _) in enumerate(numbered, 1):
+                if line is None:
+                    raise UsageError(f"{path} line {number}: more than {LONGEST_ROW:,} bytes")
+                if line.strip():
+                    rows.append(_gold(parse(line.removeprefix(BOM)), path, number))
+    except CorruptData as error:
+        raise UsageError(f"{path}: {error}") from None
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}") from None
+    if not rows:
+        raise UsageError(f"{path} holds no gold")
+    return rows
+
+
+def _gold(row: dict[str, Any] | str, path: str, number: int) -> Gold:
+    where = f"{path} line {number}"
+    if isinstance(row, str):
+        raise UsageError(f"{where}: {row}")
+    values: dict[str, Any] = {}
+    for name in _TEXTS:
+        value = row.get(name)
+        if name == "author" and isinstance(value, list) and all(isinstance(v, str) for v in value):
+            value = ", ".join(value)
+        if not isinstance(value, (str, type(None))):
+            raise UsageError(f"{where}: `{name}` is no text")
+        values[name] = value if name == "text" or value is None else value.strip() or None
+    for name in ("with", "without"):
+        value = row.get(name) or []
+        if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
+            raise UsageError(f"{where}: `{name}` is no list of texts")
+        values["with_" if name == "with" else name] = tuple(value)
+    if values["record_id"] is None and values["url"] is None:
+        raise UsageError(f"{where}: give `record_id` or `url`")
+    if values["text"] is None and not values["with_"] and not values["without"]:
+        raise UsageError(f"{where}: give `text`, or snippets in `with` and `without`")
+    if values["date"] is not None and not DATE.match(values["date"]):
+        raise UsageError(f"{where}: `date` {values['date']}: write it as 2024-05-31 or 2024-05")
+    return Gold(**values)
+
+
+Figures = dict[str, list[float | None]]  # by measure: value, and the ends of its interval
+
+
+@dataclass(frozen=True)
+class Group:
+    """Figures of some pages, by extractor. texts, snippets, stated: that the gold has of them."""
+
+    name: str | None
+    pages: int
+    sites: int
+    texts: int
+    snippets: int
+    stated: dict[str, int]
+    extractors: dict[str, Figures]
+
+
+@dataclass(frozen=True)
+class Site:
+    """lost: the sum of 1 - F1 of the first extractor over the pages; f1: means by extractor."""
+
+    site: str
+    pages: int
+    lost: float
+    f1: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Score:
+    """A page by one extractor: ratios of words, counts of snippets, verdicts on what it states."""
+
+    words: dict[str, float] | None = field(metadata=OPTIONAL)
+    snippets: dict[str, int] | None = field(metadata=OPTIONAL)
+    title: str | None = field(metadata=OPTIONAL)
+    author: str | None = field(metadata=OPTIONAL)
+    date: str | None = field(metadata=OPTIONAL)
+    reason: str | None = field(metadata=OPTIONAL)
+
+
+@dataclass(frozen=True)
+class PageScores:
+    """The scores of a page by extractor."""
+
+    id: str
+    url: str | None
+    site: str
+    page_type: str | None
+    lang: str | None
+    scores: dict[str, Score]
+
+
+# A page with a low score and what differs: score, page, gold and text side by side, text, snippets
+# that are missing, and that do not belong.
+Worst = tuple[float, PageScores, tuple[str, str] | None, str, list[str], list[str]]
 
 
 @dataclass
@@ -62,11 +197,13 @@ class Page:
         return measures.snippet_scores(*counts)["f1"] if counts[0] + counts[2] else None
 
 
-class Evaluation:
+class Evaluation(Findings):
     """The pages that have gold, extracted by each extractor, and their figures.
 
     RunFailed where an extractor's library is absent; UsageError where no page has gold.
     """
+
+    NAME = "extract-eval"
 
     def __init__(
         self,
@@ -184,14 +321,32 @@ class Evaluation:
             del page.texts[1:]  # the page shows the first extractor's alone
         return pages
 
+    @property
+    def settings(self) -> list[dict[str, Any]]:
+        """Of each extractor, all of them."""
+        return [step.resolved() for step in self.steps]
+
+    @cached_property
+    def all(self) -> Group:
+        """The figures of all pages."""
+        return self._group(None, np.ones(len(self.pages), np.bool_))
+
+    @cached_property
+    def page_types(self) -> list[Group]:
+        """The figures by kind of page."""
+        return self._groups([page.gold.page_type for page in self.pages])
+
+    @cached_property
+    def languages(self) -> list[Group]:
+        """The figures by language."""
+        return self._groups([page.lang for page in self.pages])
+
     def dump(self) -> dict[str, Any]:
-        """The content of extract-eval.json: figures of all pages and of groups, and every page."""
-        everything = np.ones(len(self.pages), np.bool_)
         return {
             "gold": self.gold,
             "inputs": self.inputs,
             "extractors": self.labels,
-            "settings": [step.resolved() for step in self.steps],
+            "settings": self.settings,
             "counts": self.counts,
             "interval": {
                 "level": measures.LEVEL,
@@ -199,12 +354,12 @@ class Evaluation:
                 "seed": measures.SEED,
                 "drawn": "sites",
             },
-            "all": self._group(None, everything),
-            "differences": self._differences(),
-            "page_types": self._groups([page.gold.page_type for page in self.pages]),
-            "languages": self._groups([page.lang for page in self.pages]),
-            "sites": self._sites(),
-            "pages": [self._page(page) for page in self.pages],
+            "all": values(self.all),
+            "differences": self.differences,
+            "page_types": values(self.page_types),
+            "languages": values(self.languages),
+            "sites": values(self.sites),
+            "pages": values([self._page(page) for page in self.pages]),
         }
 
     def _by_site(self, mask: np.ndarray) -> np.ndarray:
@@ -215,26 +370,26 @@ class Evaluation:
         np.add.at(sums, [sites[p.site] for p in pages], np.stack([p.sums for p in pages]))
         return sums
 
-    def _group(self, name: str | None, mask: np.ndarray) -> dict[str, Any]:
+    def _group(self, name: str | None, mask: np.ndarray) -> Group:
         """Figures of some pages: of each extractor by measure, with the ends of the intervals."""
         sums = self._by_site(mask)
         value, low, high = measures.bootstrap(sums, measured)
         total = sums.sum(0)[0]
         stated = total[_FIELDS:].reshape(len(FIELDS), len(VERDICTS)).sum(1)
-        return {
-            "name": name,
-            "pages": int(mask.sum()),
-            "sites": len(sums),
-            "texts": int(total[_WORDS]),
-            "snippets": int(total[_SNIPPETS : _SNIPPETS + 4].sum()),
-            "stated": {key: int(n) for key, n in zip(FIELDS, stated, strict=True)},
-            "extractors": {
+        return Group(
+            name,
+            int(mask.sum()),
+            len(sums),
+            int(total[_WORDS]),
+            int(total[_SNIPPETS : _SNIPPETS + 4].sum()),
+            {key: int(n) for key, n in zip(FIELDS, stated, strict=True)},
+            {
                 label: _figures(value[nth], low[nth], high[nth])
                 for nth, label in enumerate(self.labels)
             },
-        }
+        )
 
-    def _groups(self, names: list[str | None]) -> list[dict[str, Any]]:
+    def _groups(self, names: list[str | None]) -> list[Group]:
         """One group a name, those with the most pages first; pages without a name come last."""
         numbers = Counter(names)
         ordered = sorted(numbers, key=lambda name: (name is None, -numbers[name], name or ""))
@@ -245,7 +400,8 @@ class Evaluation:
             for name in ordered
         ]
 
-    def _differences(self) -> dict[str, dict[str, Any]]:
+    @cached_property
+    def differences(self) -> dict[str, Figures]:
         """By extractor but the first: its figures less the first's, drawn from the same sites."""
         if len(self.steps) < 2:
             return {}
@@ -261,7 +417,8 @@ class Evaluation:
             for nth, label in enumerate(self.labels[1:])
         }
 
-    def _sites(self) -> list[dict[str, Any]]:
+    @cached_property
+    def sites(self) -> list[Site]:
         """Sites by what the first extractor loses on them: the sum of 1 - F1 over their pages."""
         sites: dict[str, list[Page]] = {}
         for page in self.pages:
@@ -275,29 +432,26 @@ class Evaluation:
                 for label, scores in zip(self.labels, each, strict=True)
             }
             loss = round(len(pages) - sum(each[0]), 6)
-            rows.append({"site": site, "pages": len(pages), "lost": loss, "f1": means})
-        return sorted(rows, key=lambda row: (-row["lost"], row["site"]))
+            rows.append(Site(site, len(pages), loss, means))
+        return sorted(rows, key=lambda row: (-row.lost, row.site))
 
-    def _page(self, page: Page) -> dict[str, Any]:
+    def _page(self, page: Page) -> PageScores:
         """The scores of a page by extractor."""
         scores = {}
         for nth, label in enumerate(self.labels):
-            sums = page.sums[nth]
-            row: dict[str, Any] = {}
+            sums, words, snippets = page.sums[nth], None, None
             if sums[_WORDS]:
                 ratios = sums[_WORDS + 1 : _SNIPPETS].tolist()
-                row["words"] = {k: round(v, 6) for k, v in zip(RATIOS, ratios, strict=True)}
+                words = {k: round(v, 6) for k, v in zip(RATIOS, ratios, strict=True)}
             counts = [int(n) for n in sums[_SNIPPETS:_FIELDS]]
             if any(counts):
-                row["snippets"] = dict(zip(("tp", "fp", "fn", "tn"), counts, strict=True))
-            row |= page.verdicts[nth]
-            if page.reasons[nth]:
-                row["reason"] = page.reasons[nth]
-            scores[label] = row
-        named = {"id": page.id, "url": page.url, "site": page.site}
-        return {**named, "page_type": page.gold.page_type, "lang": page.lang, "scores": scores}
+                snippets = dict(zip(("tp", "fp", "fn", "tn"), counts, strict=True))
+            title, author, date = map(page.verdicts[nth].get, FIELDS)
+            reason = page.reasons[nth] or None
+            scores[label] = Score(words, snippets, title, author, date, reason)
+        return PageScores(page.id, page.url, page.site, page.gold.page_type, page.lang, scores)
 
-    def worst(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    def worst(self) -> tuple[list[Worst], list[PageScores]]:
         """The pages with the lowest F1 of the first extractor that is not 1, those with more gold
         first: (pages of which it made a text, with what differs; pages of which it made none)."""
         scored = [(page.score(0), page) for page in self.pages]
@@ -307,20 +461,103 @@ class Evaluation:
         empty = [self._page(page) for _, page in imperfect if not page.texts[0].strip()]
         return [self._differences_of(*row) for row in with_text[:WORST_PAGES]], empty
 
-    def _differences_of(self, score: float, page: Page) -> dict[str, Any]:
+    def _differences_of(self, score: float, page: Page) -> Worst:
         gold, text = page.gold, page.texts[0]
         squeezed = measures.squeezed(text)
-        return {
-            "score": score,
-            "page": self._page(page),
-            "sides": None if gold.text is None else side_by_side(gold.text, text),
-            "text": text,
-            "missing": [s for s in gold.with_ if measures.squeezed(s) not in squeezed],
-            "extra": [s for s in gold.without if measures.squeezed(s) in squeezed],
+        sides = None if gold.text is None else side_by_side(gold.text, text)
+        missing = [s for s in gold.with_ if measures.squeezed(s) not in squeezed]
+        extra = [s for s in gold.without if measures.squeezed(s) in squeezed]
+        return score, self._page(page), sides, text, missing, extra
+
+    def kinds(self) -> list[tuple[str, str]]:
+        """(measure, its title) of the F1s that the gold allows: of words, of snippets."""
+        kinds = [(self.all.texts, "words"), (self.all.snippets, "snippets")]
+        return [(f"{name}.f1", f"F1 of {name}") for there, name in kinds if there]
+
+    def notes(self) -> list[str]:
+        """What was not scored, one sentence each."""
+        facts = {
+            "gold_without_page": "gold rows have no page in the input",
+            "gold_with_refused_page": "of them have one that cannot be read whole",
+            "gold_repeated": "gold rows name a page that an earlier row names",
+            "pages_without_gold": "pages have no gold",
+            "pages_repeated": "pages repeat one that is scored",
         }
+        return [f"{n:,} {what}" for name, what in facts.items() if (n := self.counts[name])]
+
+    def text(self) -> str:
+        everything = self.all
+        shown = [f"{counted(everything.pages, 'page')} of {everything.sites:,} sites"]
+        shown += self.notes()
+        for measure, title in self.kinds():
+            family = measure.partition(".")[0]
+            head = (title, "precision", "recall", "F1", "95 % interval")
+            rows = []
+            for label, figures in everything.extractors.items():
+                ratios = [_number(figures[f"{family}.{name}"][0]) for name in RATIOS]
+                rows.append((label, *ratios, span(figures[measure])))
+            for label, figures in self.differences.items():
+                ratios = [_signed(figures[f"{family}.{name}"][0]) for name in RATIOS]
+                named = f"{label} less {self.labels[0]}"
+                rows.append((named, *ratios, span(figures[measure], signed=True)))
+            shown += ["", *table(head, rows)]
+        groups = self.page_types
+        if len(groups) > 1:
+            for measure, title in self.kinds():
+                columns = (title, "pages", *self.labels)
+                cells = [
+                    (
+                        str(group.name or "(not stated)"),
+                        format_count(group.pages),
+                        *(_number(v[measure][0]) for v in group.extractors.values()),
+                    )
+                    for group in groups
+                ]
+                shown += ["", *table(columns, cells)]
+        shown += self._metadata()
+        return "\n".join(shown)
+
+    def _metadata(self) -> list[str]:
+        rows = []
+        for label, figures in self.all.extractors.items():
+            if any(figures[f"{name}.missing"][0] not in (None, 1.0) for name in FIELDS):
+                for name in FIELDS:
+                    shares = [format_percent(figures[f"{name}.{v}"][0]) for v in VERDICTS]
+                    stated = format_count(self.all.stated[name])
+                    rows.append((f"{name} by {label}", stated, *shares))
+        return ["", *table(("metadata", "stated", *VERDICTS), rows)] if rows else []
+
+    def page(self) -> str:
+        worst, empty = self.worst()
+        return templates.render(
+            "evaluate/extractors.html",
+            evaluation=self,
+            samples=measures.SAMPLES,
+            kinds=self.kinds(),
+            notes=self.notes(),
+            worst=worst,
+            empty=empty,
+            sites=self.sites[:WORST_SITES],
+            span=span,
+            fields=FIELDS,
+        )
 
 
-def _stated(docs: Documents) -> list[dict[str, Any]]:
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def _signed(value: float | None) -> str:
+    return "-" if value is None else f"{value:+.3f}"
+
+
+def span(figure: list[float | None], signed: bool = False) -> str:
+    """The interval of a figure: `0.812 to 0.834`."""
+    ends = [_signed(v) if signed else _number(v) for v in figure[1:]]
+    return "" if "-" in ends else " to ".join(ends)
+
+
+def _stated(docs: Documents) -> list[dict[str, str | None]]:
     """What the extractor read of the pages' own words: title, author, date, lang; None for none."""
     columns = {"title": "title", "author": "author", "date": "published", "lang": "lang_hint"}
     values = [
@@ -332,7 +569,7 @@ def _stated(docs: Documents) -> list[dict[str, Any]]:
     return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]
 
 
-def _verdicts(gold: Gold, stated: dict[str, Any]) -> dict[str, str]:
+def _verdicts(gold: Gold, stated: dict[str, str | None]) -> dict[str, str]:
     """By field that the gold states: right, wrong or missing."""
     same: dict[str, Callable[[Any, str], bool]] = {
         "title": measures.same_title,
@@ -378,7 +615,7 @@ def measured(totals: np.ndarray) -> np.ndarray:
     return values
 
 
-def _figures(value: np.ndarray, low: np.ndarray, high: np.ndarray) -> dict[str, Any]:
+def _figures(value: np.ndarray, low: np.ndarray, high: np.ndarray) -> Figures:
     """{measure: [value, low, high]}; None for what is NaN."""
     rows = np.stack([value, low, high], -1)
     return {

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import heapq
+import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from datetime import datetime
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,8 +23,7 @@ import pyarrow.parquet as pq
 
 from curate.corpus.direct_input import DirectInput
 from curate.formats.read_settings import ReadSettings
-from curate.formats.subset import plan_reading
-from curate.text.near_copies import WORD, NearCopy, drawn_number, near_copy
+from curate.formats.reading import plan_reading
 from llmcurate.base.disk.files import replacing
 from llmcurate.base.disk.parquet_writer import TableWriter, conform, writing
 from llmcurate.base.errors import UsageError
@@ -104,6 +105,18 @@ Similarity = Callable[[str, str], float]
 
 
 @dataclass(frozen=True)
+class Sample:
+    """A document of the sample, a row of SCHEMA."""
+
+    id: str
+    text: str
+    url: str | None
+    date: datetime | None
+    source: str | None
+    lang: str | None
+
+
+@dataclass(frozen=True)
 class Region:
     """A document, and bytes of its text."""
 
@@ -128,7 +141,7 @@ class Planted:
     """Plants, new documents (rows of SCHEMA), and the new texts of documents that got a passage."""
 
     plants: list[Plant]
-    new: list[dict[str, Any]]
+    new: list[Sample]
     changed: dict[str, str]
 
 
@@ -157,14 +170,14 @@ def plan(
     for _ in range(each):
         for kind in KINDS:
             for row in rows:
-                if (kind, row["id"]) in refused:
+                if (kind, row.id) in refused:
                     continue
                 rest = [r for r in rows if r is not row]
                 used = _plant(kind, row, rest, words, seed, similarity, planted)
                 if used:
-                    rows = [r for r in rest if r["id"] not in used]
+                    rows = [r for r in rest if r.id not in used]
                     break
-                refused.add((kind, row["id"]))
+                refused.add((kind, row.id))
     planted.plants.sort(key=lambda p: KINDS.index(p.kind))
     if not planted.plants:
         raise UsageError("nothing could be planted: the documents are too short or too few")
@@ -173,7 +186,7 @@ def plan(
 
 def _candidates(
     base: Path, untouched: Callable[[Iterable[str]], set[str]], most: int, seed: int
-) -> list[dict[str, Any]]:
+) -> list[Sample]:
     """Documents of a fair size in an order drawn by seed."""
     ids: list[str] = []
     for batch in batches(base, ["id", "text"]):
@@ -185,66 +198,66 @@ def _candidates(
         :most
     ]
     rank = {name: n for n, name in enumerate(order)}
-    rows: list[dict[str, Any]] = []
+    rows: list[Sample] = []
     for batch in batches(base):
         chosen = pc.is_in(batch["id"], pa.array(order, pa.string()))
-        rows += pa.Table.from_batches([batch.filter(chosen)]).to_pylist()
-    return sorted(rows, key=lambda r: rank[r["id"]])
+        rows += [Sample(**row) for row in batch.filter(chosen).to_pylist()]
+    return sorted(rows, key=lambda r: rank[r.id])
 
 
-def _vocabulary(rows: Sequence[dict[str, Any]], seed: int) -> list[str]:
+def _vocabulary(rows: Sequence[Sample], seed: int) -> list[str]:
     """Words of the corpus, in an order drawn by seed."""
-    words_seen = {w.lower() for row in rows[:200] for w in WORD.findall(row["text"][:5000])}
+    words_seen = {w.lower() for row in rows[:200] for w in WORD.findall(row.text[:5000])}
     words = [w for w in words_seen if w.isalpha() and 3 <= len(w) <= 20]
     return sorted(words, key=lambda w: drawn_number(seed, "word", w))
 
 
 def _plant(
     kind: str,
-    row: dict[str, Any],
-    rest: Sequence[dict[str, Any]],
+    row: Sample,
+    rest: Sequence[Sample],
     words: Sequence[str],
     seed: int,
     similarity: Similarity,
     planted: Planted,
 ) -> set[str]:
     """Adds a plant of that kind from the document; the ids that it used, none where it cannot."""
-    key = (seed, row["id"])
+    key = (seed, row.id)
     if kind == "exact":
-        _add_document(kind, row, NearCopy(row["text"], 1.0), planted)
-        return {row["id"]}
+        _add_document(kind, row, NearCopy(row.text, 1.0), planted)
+        return {row.id}
     if kind.startswith("near"):
-        if len(WORD.findall(row["text"])) < NEAR_WORDS:
+        if len(WORD.findall(row.text)) < NEAR_WORDS:
             return set()
         target = float(kind.split()[1])
-        copy = near_copy(row["text"], target, words, key, similarity)
+        copy = near_copy(row.text, target, words, key, similarity)
         if abs(copy.similarity - target) > TOLERANCE:
             return set()
         _add_document(kind, row, copy, planted)
-        return {row["id"]}
+        return {row.id}
     choose = _paragraph if kind == "paragraph" else _run
-    span = choose(row["text"], key)
+    span = choose(row.text, key)
     if span is None:
         return set()
-    passage = row["text"][slice(*span)]
-    host = next((r for r in rest if len(r["text"]) >= 2 * len(passage)), None)
+    passage = row.text[slice(*span)]
+    host = next((r for r in rest if len(r.text) >= 2 * len(passage)), None)
     if host is None:
         return set()
     _add_passage(kind, row, host, span, key, planted)
-    return {row["id"], host["id"]}
+    return {row.id, host.id}
 
 
-def _add_document(kind: str, row: dict[str, Any], copy: NearCopy, planted: Planted) -> None:
+def _add_document(kind: str, row: Sample, copy: NearCopy, planted: Planted) -> None:
     """A new document that survivor policies like least: it has no date, and what they break ties by
     sorts last. Else it could take over a passage that a third document kept until then, whose loss
     would count as false."""
     name = f"~planted-{len(planted.new):05d}"
-    new = {"id": name, "text": copy.text, "url": _last_url(name), "source": "~planted"}
-    planted.new.append({**row, **new, "date": None})
+    url = _last_url(name)
+    planted.new.append(Sample(name, copy.text, url, None, "~planted", row.lang))
     planted.plants.append(
         Plant(
             kind,
-            Region(row["id"], 0, len(row["text"].encode())),
+            Region(row.id, 0, len(row.text.encode())),
             Region(name, 0, len(copy.text.encode())),
             copy.similarity,
         )
@@ -286,14 +299,14 @@ def _run(text: str, key: object) -> tuple[int, int] | None:
 
 def _add_passage(
     kind: str,
-    row: dict[str, Any],
-    host: dict[str, Any],
+    row: Sample,
+    host: Sample,
     span: tuple[int, int],
     key: object,
     planted: Planted,
 ) -> None:
     """Puts the passage into the host: a paragraph as a line of its own, a run in mid-sentence."""
-    passage, text = row["text"][slice(*span)], host["text"]
+    passage, text = row.text[slice(*span)], host.text
     if kind == "paragraph":
         breaks = [0, *(i + 1 for i, c in enumerate(text) if c == "\n")]
         at = breaks[drawn_number(key, "place") % len(breaks)]
@@ -301,15 +314,15 @@ def _add_passage(
     else:
         at = drawn_number(key, "place") % (len(text) + 1)
         inserted = passage
-    planted.changed[host["id"]] = text[:at] + inserted + text[at:]
+    planted.changed[host.id] = text[:at] + inserted + text[at:]
     start = len(text[:at].encode())
-    before = len(row["text"][: span[0]].encode())
+    before = len(row.text[: span[0]].encode())
     size = len(passage.encode())
     planted.plants.append(
         Plant(
             kind,
-            Region(row["id"], before, before + size),
-            Region(host["id"], start, start + size),
+            Region(row.id, before, before + size),
+            Region(host.id, start, start + size),
         )
     )
 
@@ -325,4 +338,94 @@ def write(base: Path, planted: Planted, path: Path) -> None:
                 for name, text in zip(table["id"].to_pylist(), texts, strict=True)
             ]
             writer.write(table.set_column(1, "text", pa.array(new, pa.large_string())))
-        writer.write(pa.Table.from_pylist(planted.new, SCHEMA))
+        writer.write(pa.Table.from_pylist([*map(asdict, planted.new)], SCHEMA))
+
+
+# Copies at a chosen similarity of word 5-grams: each has a row of states, each further from the
+# original than the one before, and the nearest one is searched.
+WORD = re.compile(r"\w+")
+NGRAM = 5
+
+
+def drawn_number(*key: object) -> int:
+    """A number of 64 bits that depends on `key` alone: the only source of chance of what is
+    planted."""
+    digest = hashlib.blake2b(
+        "\x1f".join(map(str, key)).encode("utf-8", "replace"), digest_size=8
+    ).digest()
+    return int.from_bytes(digest, "big")
+
+
+def nearest(
+    count: int, similarity: Callable[[int], float], target: float, above: bool = False
+) -> tuple[int, float]:
+    """(state, its similarity) of the state whose similarity is nearest to the target.
+
+    similarity: of states 0 to count - 1; it falls from one to the next. above: the nearest among
+    those that are not below the target, state 0 where all are.
+    """
+    similarities: dict[int, float] = {}
+
+    def at(state: int) -> float:
+        if state not in similarities:
+            similarities[state] = similarity(state)
+        return similarities[state]
+
+    states = range(count)
+    below = bisect_left(states, True, key=lambda s: at(s) < target)
+    beside = [s for s in (below - 1, below) if 0 <= s < count]
+    if above:
+        beside = beside[:1]
+    best = min(beside, key=lambda s: (abs(at(s) - target), s))
+    # Of states that are equally far the first, which has the fewest edits.
+    return bisect_left(states, True, key=lambda s: at(s) <= at(best)), at(best)
+
+
+@dataclass(frozen=True)
+class NearCopy:
+    """A copy and the similarity that it was measured to have."""
+
+    text: str
+    similarity: float
+
+
+def near_copy(
+    text: str,
+    target: float,
+    words: Sequence[str],
+    key: object,
+    similarity: Callable[[str, str], float],
+) -> NearCopy:
+    """A copy of about the target similarity: single words are exchanged for `words`.
+
+    Words all over the text come first, in an order drawn from `key`; then the last ones, one after
+    the other, which changes one 5-gram each.
+    """
+    spans = [m.span() for m in WORD.finditer(text)]
+    tail = min(4 * NGRAM, len(spans) // 4)
+    inner = sorted(range(len(spans) - tail), key=lambda n: drawn_number(key, n))
+
+    def exchanged(chosen: Sequence[int]) -> str:
+        pieces, at = [], 0
+        for n in sorted(chosen):
+            start, end = spans[n]
+            pieces += [text[at:start], _other(text[start:end], words, key, n)]
+            at = end
+        return "".join([*pieces, text[at:]])
+
+    def inside(state: int) -> str:
+        return exchanged(inner[:state])
+
+    def at_the_end(state: int) -> str:
+        return exchanged([*inner[:spread], *range(len(spans) - state, len(spans))])
+
+    spread, _ = nearest(len(inner) + 1, lambda s: similarity(text, inside(s)), target, above=True)
+    last, reached = nearest(tail + 1, lambda s: similarity(text, at_the_end(s)), target)
+    return NearCopy(at_the_end(last), reached)
+
+
+def _other(word: str, words: Sequence[str], key: object, n: int) -> str:
+    """Another word, in the same place always the same one; capital where the word was."""
+    at = drawn_number(key, n, "word") % len(words)
+    other = words[at] if words[at].lower() != word.lower() else words[(at + 1) % len(words)]
+    return other.capitalize() if word[0].isupper() else other

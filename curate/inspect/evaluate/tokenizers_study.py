@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import cast, get_args
 
 from curate.formats.read_settings import ReadSettings
-from curate.inspect import results
-from curate.inspect.evaluate.tokenizers import Documents, segmentation
-from curate.inspect.evaluate.tokenizers_page import ratio, share, whole
+from curate.inspect.evaluate.tokenizers import Documents, ratio, segmentation, share, whole
+from curate.inspect.results import Computed
 from llmcurate.base.disk.units import counted, parse_count
 from llmcurate.base.errors import UsageError
 from llmcurate.base.pages import templates
@@ -19,28 +18,25 @@ from llmcurate.base.terminal.tables import table
 def study(
     inputs: list[str],
     sizes: str,
-    out: Path | None,
     digits: str,
     width: int,
     worth: float,
-    as_json: bool,
     dictionary: Path | None = None,
     read: ReadSettings | None = None,
     quiet: bool = False,
-) -> None:
-    """Prints the figures; with OUT also study.json and study.html. sizes: with commas between."""
+) -> TokenizerStudy:
+    """Compares vocabularies of these sizes, with commas between."""
     from tokenize_kit.judge.candidate import texts_of
     from tokenize_kit.learn.study import study as run
     from tokenize_kit.pattern.named import Digits
 
-    results.check_folder(out)
     if digits not in get_args(Digits):
         raise UsageError(f"--digits {digits}: choose one of {', '.join(get_args(Digits))}")
     try:
         vocabs = [int(parse_count(size)) for size in sizes.split(",")]
     except ValueError:
         raise UsageError(f"--vocab {sizes}: give numbers with commas between") from None
-    documents = Documents(inputs, as_json or quiet, read)
+    documents = Documents(inputs, quiet, read)
 
     def texts() -> Iterator[str]:
         for data, offsets, _ in documents.batches():
@@ -54,10 +50,7 @@ def study(
         worth=worth,
         segmentation=segmentation(dictionary),
     )
-    figures = {"inputs": inputs, **documents.tally, "digits": digits, **comparison}
-    results.show(
-        figures, lambda: text(figures), lambda: render(figures), out, as_json, name="study"
-    )
+    return TokenizerStudy({"inputs": inputs, **documents.tally, "digits": digits, **comparison})
 
 
 HEAD = ("vocabulary", "bytes a token", "saved", "parameters", "words whole", "graphemes", "F1")
@@ -73,41 +66,66 @@ CURVES = (
 )
 
 
-def _cells(row: dict[str, Any]) -> list[str]:
-    return [
-        whole(row["vocab"]),
-        ratio(row["bytes_a_token"]),
-        share(row["saved"]),
-        whole(row["embedding_parameters"]),
-        share(row["whole_share"]),
-        share(row["cluster_cut_share"]),
-        ratio(row["boundary_f1"]),
-    ]
+class TokenizerStudy(Computed):
+    """figures: of `study`."""
 
+    NAME = "study"
 
-def text(figures: dict[str, Any]) -> str:
-    """A study for a terminal."""
-    about = (
-        f"learned from {counted(figures['learned_from'], 'text')}, measured on"
-        f" {figures['measured_on']:,} others ({figures['measured_bytes']:,} bytes); embeddings"
-        f" {figures['width']:,} wide"
-    )
-    lines = table(HEAD, [_cells(row) for row in figures["rows"]], left=())
-    return "\n".join([about, "", *lines, *TERMS, "", *_advice(figures)])
+    def rows(self) -> list[list[str]]:
+        """A row a vocabulary."""
+        return [
+            [
+                whole(row["vocab"]),
+                ratio(row["bytes_a_token"]),
+                share(row["saved"]),
+                whole(row["embedding_parameters"]),
+                share(row["whole_share"]),
+                share(row["cluster_cut_share"]),
+                ratio(row["boundary_f1"]),
+            ]
+            for row in self.figures["rows"]
+        ]
 
+    def advice(self) -> list[str]:
+        """The size that is recommended, and why."""
+        rows, worth = self.figures["rows"], self.figures["worth"]
+        advice = [
+            f"recommended: {self.figures['recommended']:,}, the last size up to which every"
+            f" doubling saved {share(worth)} of the tokens or more"
+        ]
+        if self.figures["beyond"]:
+            advice[0] += "; a larger one may be worth it too"
+        last = rows[-1]
+        if last["vocab"] < last["asked"]:
+            advice.append(f"the corpus gives no more than {counted(last['vocab'], 'token')}")
+        return advice
 
-def _advice(figures: dict[str, Any]) -> list[str]:
-    rows, worth = figures["rows"], figures["worth"]
-    advice = [
-        f"recommended: {figures['recommended']:,}, the last size up to which every doubling saved"
-        f" {share(worth)} of the tokens or more"
-    ]
-    if figures["beyond"]:
-        advice[0] += "; a larger one may be worth it too"
-    last = rows[-1]
-    if last["vocab"] < last["asked"]:
-        advice.append(f"the corpus gives no more than {counted(last['vocab'], 'token')}")
-    return advice
+    def text(self) -> str:
+        figures = self.figures
+        about = (
+            f"learned from {counted(figures['learned_from'], 'text')}, measured on"
+            f" {figures['measured_on']:,} others ({figures['measured_bytes']:,} bytes); embeddings"
+            f" {figures['width']:,} wide"
+        )
+        lines = table(HEAD, self.rows(), left=())
+        return "\n".join([about, "", *lines, *TERMS, "", *self.advice()])
+
+    def page(self) -> str:
+        rows = self.figures["rows"]
+        curves = [
+            (title, [(row["vocab"], row[key]) for row in rows])
+            for key, title in CURVES
+            if all(row[key] is not None for row in rows)
+        ]
+        return templates.render(
+            "evaluate/study.html",
+            study=self.figures,
+            curves=curves,
+            head=HEAD,
+            rows=self.rows(),
+            ticks=_apart([row["vocab"] for row in rows]),
+            advice=self.advice(),
+        )
 
 
 def _apart(sizes: list[int]) -> list[int]:
@@ -117,22 +135,3 @@ def _apart(sizes: list[int]) -> list[int]:
         if not kept or size >= 1.5 * kept[-1]:
             kept.append(size)
     return kept
-
-
-def render(figures: dict[str, Any]) -> str:
-    """study.html."""
-    rows = figures["rows"]
-    curves = [
-        (title, [(row["vocab"], row[key]) for row in rows])
-        for key, title in CURVES
-        if all(row[key] is not None for row in rows)
-    ]
-    return templates.render(
-        "evaluate/study.html",
-        study=figures,
-        curves=curves,
-        head=HEAD,
-        rows=[_cells(row) for row in figures["rows"]],
-        ticks=_apart([row["vocab"] for row in figures["rows"]]),
-        advice=_advice(figures),
-    )

@@ -18,7 +18,7 @@ from curate.corpus.sizes import Sizes
 from curate.formats.inputs import partition_size
 from curate.inspect.forecast.figures import Figures, StepFigures
 from curate.run.plan import MapStage, RunPlan
-from curate.steps.contracts import CorpusStep, Settings
+from curate.steps.contracts import CorpusStep, Settings, code_of
 from llmcurate.base.disk.units import counted, format_bytes, format_duration, format_scaled
 from llmcurate.base.errors import UsageError
 from llmcurate.base.terminal.tables import table
@@ -224,7 +224,7 @@ def _step_figures(result: Forecast, step: Settings, sources: list[Figures]) -> S
             other = [f"{k}: {v!r}" for k, v in figures.settings.items() if settings.get(k) != v]
             values = ", ".join(other[:2])[:120]
             result.notes.append(f"{step.label}: measured with other settings ({values})")
-        elif figures.settings is None and (code := step.named_code()) is not None:
+        elif figures.settings is None and (code := code_of(step)) is not None:
             result.notes.append(
                 f"{step.label}: the figure is of a function that splits a text into words and keeps"
                 f" it; a run with --share measures {code}"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +34,27 @@ class Member:
     corpus: str | None = None  # the earlier corpus that the partner lies in
     similarity: float | None = None
     span: tuple[int, int] | None = None
-    about: dict[str, Any] = field(default_factory=dict)
+    about: dict[str, str | datetime] = field(default_factory=dict)
     text: str | None = None
     difference: Diff | None = None
+
+    def dump(self) -> dict[str, Any]:
+        """JSON values."""
+        values = {
+            "id": self.id,
+            "partner_id": self.partner,
+            "partner_corpus": self.corpus,
+            "similarity": self.similarity,
+            "span": self.span,
+            **{k: str(v) for k, v in self.about.items()},
+        }
+        if self.difference is None:
+            return values | {"text": None if self.text is None else self.text[:EXCERPT]}
+        runs = [
+            {"stays": "".join(stays), "went": "".join(went), "equal": same}
+            for stays, went, same in self.difference.runs
+        ]
+        return values | {"same_words": self.difference.equal, "diff": runs}
 
 
 @dataclass
@@ -63,6 +81,24 @@ class Browsed:
     clusters: list[Cluster]
     total: int
     unknown: dict[str, int]
+
+    def dump(self) -> dict[str, Any]:
+        """JSON values."""
+        clusters = [
+            {
+                "method": c.method,
+                "cluster": c.number,
+                "size": c.size,
+                "gone": c.gone,
+                "of": "passages" if c.passages else "documents",
+                "kept_id": c.kept_id,
+                "similarity": c.similarity,
+                "stays": c.stays.dump() if c.stays else None,
+                "members": [m.dump() for m in c.members],
+            }
+            for c in self.clusters
+        ]
+        return {"total": self.total, "unknown": self.unknown, "clusters": clusters}
 
 
 def browse(out: Path, show: int, method: str | None, least: int, members: int) -> Browsed:
@@ -100,7 +136,7 @@ def browse(out: Path, show: int, method: str | None, least: int, members: int) -
             "SELECT * FROM browsed ORDER BY size DESC, method, kept_id, cluster LIMIT ?", [show]
         )
         clusters = [_cluster(store, row, members) for row in rows]
-        _add_texts(store, clusters, read_record(out))
+        _add_texts(store, clusters, *_steps(out))
     return Browsed(clusters, total, dict(unknown))
 
 
@@ -118,12 +154,12 @@ def _methods(store: Store, asked: str | None) -> list[str]:
 
 def _of_command(name: str) -> list[str]:
     """How decisions name the steps of a --method of `llmcurate dedup`."""
-    from curate.dedup.methods import METHODS
+    from curate.dedup.methods import methods
     from curate.steps.recipe import make_step
 
     names = []
     for part in name.split("+"):
-        for step, settings in METHODS.get(part.strip(), ()):
+        for step, settings in methods().get(part.strip(), ()):
             names.append(str(getattr(make_step(step, settings), "method", "")))
     return names
 
@@ -155,15 +191,15 @@ def _member(row: tuple[Any, ...], gone: bool) -> Member:
     return Member(name, gone, partner, corpus, similarity, span)
 
 
-def _add_texts(store: Store, clusters: list[Cluster], record: dict[str, Any]) -> None:
+def _add_texts(
+    store: Store, clusters: list[Cluster], order: list[str], labels: dict[str, str]
+) -> None:
     """Reads the texts, and compares each member with the copy that stays."""
     members = [m for c in clusters for m in (c.stays, *c.members) if m is not None]
     positions = find_rows(store.paths, [m.id for m in members])
     whole = {positions[m.id] for m in members if m.span is None and m.id in positions}
     texts = read_rows(whole, ["text", *ABOUT], CHARS)
     about = read_rows(set(positions.values()) - whole, ABOUT, 1000)
-    order = [s["label"] for s in record["steps"]]
-    labels = _labels(record)
     for cluster in clusters:
         label = labels.get(cluster.method)
         for member in (cluster.stays, *cluster.members):
@@ -188,13 +224,14 @@ def _compare(cluster: Cluster) -> None:
             member.difference = compare(stays.text, member.text)
 
 
-def _labels(record: Mapping[str, Any]) -> dict[str, str]:
-    """The step behind each method, where it is only one."""
+def _steps(out: Path) -> tuple[list[str], dict[str, str]]:
+    """(labels of the run's steps, the step behind each method where it is only one)."""
     from curate.steps.recipe import make_step
 
+    steps = read_record(out)["steps"]
     labels: dict[str, str] = {}
     twice = set()
-    for step in record["steps"]:
+    for step in steps:
         try:
             method = getattr(make_step(step["name"], step["settings"]), "method", None)
         except UsageError:  # settings of another version
@@ -203,7 +240,8 @@ def _labels(record: Mapping[str, Any]) -> dict[str, str]:
             twice.add(method)
         if method:
             labels[method] = step["label"]
-    return {m: label for m, label in labels.items() if m not in twice}
+    order = [step["label"] for step in steps]
+    return order, {m: label for m, label in labels.items() if m not in twice}
 
 
 def _passage(position: Position, span: tuple[int, int], label: str, order: list[str]) -> str | None:
@@ -381,45 +419,3 @@ def _wrap_marked(words: list[tuple[str, str]], width: int, indent: str) -> list[
         used += len(word) + 1
         now = colour
     return [*lines, line + (OFF if now else "")]
-
-
-def dump(browsed: Browsed) -> dict[str, Any]:
-    """As JSON values."""
-    return {
-        "total": browsed.total,
-        "unknown": browsed.unknown,
-        "clusters": [
-            {
-                "method": c.method,
-                "cluster": c.number,
-                "size": c.size,
-                "gone": c.gone,
-                "of": "passages" if c.passages else "documents",
-                "kept_id": c.kept_id,
-                "similarity": list(c.similarity) if c.similarity else None,
-                "stays": _dump(c.stays) if c.stays else None,
-                "members": [_dump(m) for m in c.members],
-            }
-            for c in browsed.clusters
-        ],
-    }
-
-
-def _dump(member: Member) -> dict[str, Any]:
-    values: dict[str, Any] = {
-        "id": member.id,
-        "partner_id": member.partner,
-        "partner_corpus": member.corpus,
-        "similarity": member.similarity,
-        "span": list(member.span) if member.span else None,
-        **{k: str(v) for k, v in member.about.items()},
-    }
-    if member.difference is None:
-        values["text"] = None if member.text is None else member.text[:EXCERPT]
-    else:
-        values["same_words"] = member.difference.equal
-        values["diff"] = [
-            {"stays": "".join(stays), "went": "".join(went), "equal": same}
-            for stays, went, same in member.difference.runs
-        ]
-    return values

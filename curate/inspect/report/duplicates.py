@@ -53,20 +53,17 @@ class Method:
 
     def dump(self) -> dict[str, Any]:
         """As JSON values."""
-        values: dict[str, Any] = {
+        unknown = {"unknown": self.unknown, "unknown_whole": self.unknown_whole}
+        return {
             "clusters": self.clusters,
             "members": self.members,
             "of": "passages" if self.passages else "documents",
             "dropped": self.dropped,
             "sizes": {str(k): v for k, v in self.sizes.items()},
             "largest": [[n, kept] for n, kept in self.largest],
+            **(unknown if self.unknown else {}),
+            **({"similarity": self.similarity.dump()} if self.similarity else {}),
         }
-        if self.unknown:
-            values["unknown"] = self.unknown
-            values["unknown_whole"] = self.unknown_whole
-        if self.similarity is not None:
-            values["similarity"] = self.similarity.dump()
-        return values
 
 
 def gather(store: Store) -> list[Method]:

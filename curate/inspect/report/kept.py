@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.inspect.report.bins import Histogram, Range, edges_of
-from curate.inspect.report.store import Store
+from curate.inspect.report.store import FilesTask, Store
 from llmcurate.base.disk.process import in_order
+from llmcurate.base.messages import Message
 
 MOST_LABELS = 20
 MOST_BYTES = 256 << 20  # of texts that are read for their lengths
@@ -79,11 +80,11 @@ class Kept:
 
     def dump(self) -> dict[str, Any]:
         """As JSON values."""
-        values: dict[str, Any] = {
+        return {
             "languages": _counts(self.languages),
             "domains": _counts(self.domains),
+            **({"lengths": self.lengths.dump()} if self.lengths else {}),
         }
-        return values | ({"lengths": self.lengths.dump()} if self.lengths else {})
 
 
 def _counts(labels: Counts) -> dict[str, dict[str, int]]:
@@ -150,24 +151,20 @@ def count_domains(store: Store) -> tuple[Counts, int]:
 
 def count_lengths(store: Store, most_bytes: int = MOST_BYTES) -> Lengths | None:
     """The lengths of texts; None where no document has one. most_bytes: of text that is read."""
-    sizes = [
-        result
-        for task, result in sorted(
-            store.map(f"{__name__}:group_sizes"), key=lambda done: done[0]["part"]
-        )
-    ]
-    total = sum(of_group[kind][1] for of_group in sizes for kind in KINDS)
+    tasks = store.tasks(FilesTask)
+    done = sorted(store.map(f"{__name__}:group_sizes", tasks, Texts), key=lambda d: d[0].part)
+    total = sum(sum(sizes.kept) + sum(sizes.gone) for _, sizes in done)
     one_in = -(-total // most_bytes) or 1
-    before = dict.fromkeys(KINDS, 0)  # row groups of the groups before
+    before = [0, 0]  # row groups of the groups before
     each = []
-    for of_group in sizes:
-        each.append({"skip": {kind: -before[kind] % one_in for kind in KINDS}, "one_in": one_in})
-        for kind in KINDS:
-            before[kind] += of_group[kind][0]
+    for task, sizes in done:
+        skip = [-count % one_in for count in before]
+        each.append(LengthsTask(**vars(task), skip=skip, one_in=one_in))
+        before = [before[0] + len(sizes.kept), before[1] + len(sizes.gone)]
     texts: dict[str, list[np.ndarray]] = {kind: [_NONE] for kind in KINDS}
-    for _, result in store.map(f"{__name__}:group_lengths", each):
-        for kind in KINDS:
-            texts[kind].append(np.array(result[kind], np.float64))
+    for _, found in store.map(f"{__name__}:group_lengths", each, Texts):
+        texts["kept"].append(np.array(found.kept, np.float64))
+        texts["gone"].append(np.array(found.gone, np.float64))
     values = [np.concatenate(texts[kind]) for kind in KINDS]
     lengths = np.concatenate(values)
     if not len(lengths):
@@ -186,21 +183,37 @@ _NONE = np.zeros(0, np.float64)
 KINDS = ("kept", "gone")
 
 
-def group_sizes(task: dict[str, Any]) -> dict[str, Any]:
-    """(row groups, what reading their texts costs in bytes) of kept and of gone documents."""
-    sizes = {kind: [size for _, _, size in _row_groups(map(Path, task[kind]))] for kind in KINDS}
-    return {kind: (len(of_kind), sum(of_kind)) for kind, of_kind in sizes.items()}
+@dataclass(frozen=True)
+class Texts(Message):
+    """Numbers of kept and of gone documents: of row groups, or of texts."""
+
+    kept: list[int]
+    gone: list[int]
 
 
-def group_lengths(task: dict[str, Any]) -> dict[str, Any]:
-    """The lengths of texts in one of `one_in` row groups, from the one numbered `skip` on."""
-    lengths = {}
-    for kind in KINDS:
-        places = [(path, group) for path, group, _ in _row_groups(map(Path, task[kind]))]
-        chosen = places[task["skip"][kind] :: task["one_in"]]
-        values = np.concatenate([*in_order(_lengths, chosen, task["threads"]), _NONE])
-        lengths[kind] = values.astype(np.int64).tolist()
-    return lengths
+def group_sizes(task: FilesTask) -> Texts:
+    """The bytes that reading the texts of each row group costs."""
+    kept, gone = ([size for _, _, size in _row_groups(p)] for p in (task.kept, task.gone))
+    return Texts(kept, gone)
+
+
+@dataclass(frozen=True)
+class LengthsTask(FilesTask):
+    """Texts are to be measured in one of `one_in` row groups, from the one numbered `skip` on, of
+    kept and of gone documents."""
+
+    skip: list[int]
+    one_in: int
+
+
+def group_lengths(task: LengthsTask) -> Texts:
+    """The lengths of texts, in characters."""
+    lengths = []
+    for skip, paths in zip(task.skip, (task.kept, task.gone), strict=True):
+        places = [(path, group) for path, group, _ in _row_groups(paths)]
+        values = [*in_order(_lengths, places[skip :: task.one_in], task.threads), _NONE]
+        lengths.append(np.concatenate(values).astype(np.int64).tolist())
+    return Texts(*lengths)
 
 
 def _row_groups(paths: Iterable[Path]) -> Iterator[tuple[Path, int, int]]:

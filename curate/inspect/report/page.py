@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -15,17 +15,19 @@ from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run, run_here
 from curate.documents.limits import Limit, limits_of
 from curate.engines.base import cpu_seconds
-from curate.inspect.report import ages, duplicates, freshness, kept, languages, rules
-from curate.inspect.report.ages import Ages
+from curate.inspect.report import duplicates, freshness, kept, languages, rules
 from curate.inspect.report.duplicates import SIZES, Method
-from curate.inspect.report.freshness import OptOuts, Source
+from curate.inspect.report.freshness import Ages, OptOuts, Source
 from curate.inspect.report.kept import Kept
 from curate.inspect.report.languages import LEAST, Unsure
 from curate.inspect.report.rules import Example, RuleFigures
 from curate.inspect.report.store import opened
+from curate.inspect.results import values
+from curate.mix.table import unit_text
 from curate.run import funnel
 from curate.run.outcome import Outcome
 from curate.run.records import driver_costs, record, write_corrupt, write_record
+from curate.steps.registry import facts
 from llmcurate.base.disk.files import write_text
 from llmcurate.base.disk.units import (
     counted,
@@ -59,9 +61,9 @@ class Figures:
         return {
             **self.rules.dump(),
             "duplicates": {m.name: m.dump() for m in self.duplicates},
-            **({"ages": self.ages.dump()} if self.ages else {}),
-            **({"freshness": freshness.dump(self.freshness)} if self.freshness else {}),
-            **({"opt_outs": asdict(self.opt_outs)} if self.opt_outs else {}),
+            **({"ages": values(self.ages)} if self.ages else {}),
+            **({"freshness": values(self.freshness)} if self.freshness else {}),
+            **({"opt_outs": values(self.opt_outs)} if self.opt_outs else {}),
             **self.kept.dump(),
             **({"unsure": {u.lang: u.dump() for u in self.unsure}} if self.unsure else {}),
         }
@@ -92,7 +94,7 @@ def gather(
         figures.unsure = languages.gather(store)
         figures.lost = languages.lost(store, steps)
         if by_date:
-            figures.ages = ages.gather(store)
+            figures.ages = freshness.ages_of(store)
         figures.freshness = freshness.of_corpus(store)
         figures.opt_outs = freshness.opt_outs(store)
     return figures
@@ -105,14 +107,6 @@ CHAPTERS = (
     "funnel", "documents", "rules", "cuts", "duplicates", "freshness", "perplexity", "measures",
     "mix", "products", "run",
 )  # fmt: skip
-# The meaning of a similarity, by a method's name or its beginning.
-SIMILARITIES = {
-    "minhash": "share of short runs of words (shingles) that two texts have in common",
-    "semantic": "cosine of the two embeddings",
-    "semantic:prototypical": "cosine of the embedding to its centroid",
-    "bloom": "share of n-grams that were seen before",
-    "decontaminate": "share of the test item's n-grams that the document holds",
-}
 # Settings of training that stand among its figures; all others are under Settings.
 TRAINING = ("objective", "optimizer", "lr", "schedule", "rows", "context", "precision", "ema")
 CARD = ("algorithm", "vocab", "pattern", "digits", "documents", "bytes")
@@ -122,60 +116,128 @@ COMMAND = 600  # characters of the command on the page; run.json has more
 MOST_GROUPS = 24  # sources of the matrix of overlaps, the largest
 
 
-def render(record: dict[str, Any], figures: Figures) -> str:
-    """The page of a run's record and the figures read from its files."""
-    products = {product["makes"] for product in record["products"]}
-    decided = [stage["decided"] for stage in record["stages"] if stage.get("decided")]
-    # Templates are compiled once a process: those of chapters that stay empty need not be.
-    empty = {
-        "cuts": not any(stage["cut"] for stage in record["stages"]),
-        "duplicates": not (figures.duplicates or decided),
-        "freshness": not (figures.freshness or figures.ages or figures.opt_outs),
-        "perplexity": not any(d.get("perplexity") for d in decided),
-        "mix": "corpus" not in products,
-        "products": not products,
-        "rules": not figures.rules.rules,
-    }
-    chapters = [name for name in CHAPTERS if not empty.get(name)]
-    return render_template("report.html", chapters=chapters, **_values(record, figures))
+@dataclass(frozen=True)
+class RunPage:
+    """The page of a run: its record, and the figures read from its files."""
 
+    record: dict[str, Any]
+    figures: Figures
 
-def render_chapter(name: str, record: dict[str, Any], figures: Figures) -> str:
-    """One of CHAPTERS alone."""
-    return render_template(f"report/{name}.html", **_values(record, figures))
-
-
-def render_failure(record: dict[str, Any]) -> str:
-    """The page in place of a report that could not be made."""
-    return render_template("report_failed.html", record=record)
-
-
-def _values(record: dict[str, Any], figures: Figures) -> dict[str, Any]:
-    ratio, measured = bytes_a_token(record)
-    about = {s["label"]: s["about"] for s in record.get("steps", [])}
-    functions: tuple[Callable[..., Any], ...] = (
-        by_count, corrupt_examples, decision_notes, expert_shares, held_out_points,
-        largest_groups, left_out, mix_rows, mix_unit, peak_bytes, points, product_values,
-        provenance, settings_text, similarity_meaning, size_range, step_times, training_values,
-    )  # fmt: skip
-    return {
-        "record": record,
-        "figures": figures,
-        "bytes_a_token": ratio,
-        "measured": measured,
-        "least_score": LEAST,
-        "about": {
-            "read": "What the reader refused.",
-            "engine": "Set aside by the engine.",
+    def render(self) -> str:
+        """report.html."""
+        products = {product["makes"] for product in self.record["products"]}
+        decided = [stage["decided"] for stage in self.record["stages"] if stage.get("decided")]
+        # Templates are compiled once a process: those of chapters that stay empty need not be.
+        empty = {
+            "cuts": not any(stage["cut"] for stage in self.record["stages"]),
+            "duplicates": not (self.figures.duplicates or decided),
+            "freshness": not (self.figures.freshness or self.figures.ages or self.figures.opt_outs),
+            "perplexity": not any(d.get("perplexity") for d in decided),
+            "mix": "corpus" not in products,
+            "products": not products,
+            "rules": not self.figures.rules.rules,
         }
-        | about,
-        "steps": funnel.rows(record) if "totals" in record else [],
-        "totals": _totals(record, ratio, measured) if "totals" in record else [],
-        "eval_scores": funnel.eval_scores,
-        "product_line": funnel.product_line,
-        "reasons": funnel.reasons,
-        **{function.__name__: function for function in functions},
-    }
+        chapters = [name for name in CHAPTERS if not empty.get(name)]
+        return self._rendered("report.html", chapters=chapters)
+
+    def chapter(self, name: str) -> str:
+        """One of CHAPTERS alone."""
+        return self._rendered(f"report/{name}.html")
+
+    def _rendered(self, template: str, **more: Any) -> str:
+        about = {s["label"]: s["about"] for s in self.record.get("steps", [])}
+        ratio, measured = bytes_a_token(self.record)
+        return render_template(
+            template,
+            page=self,
+            record=self.record,
+            figures=self.figures,
+            bytes_a_token=ratio,
+            measured=measured,
+            least_score=LEAST,
+            about={"read": "What the reader refused.", "engine": "Set aside by the engine."}
+            | about,
+            steps=funnel.rows(self.record) if "totals" in self.record else [],
+            **FUNCTIONS,
+            **more,
+        )
+
+    def totals(self) -> list[tuple[str, str]]:
+        """The figures at the top."""
+        totals = self.record["totals"]
+        time = (format_duration(totals["seconds"]), "from start to end")
+        if not totals["read"]:
+            return [time]
+        ratio, measured = bytes_a_token(self.record)
+        tokens = (format_count if measured else format_estimate)(totals["bytes_out"] / ratio)
+        return [
+            (f"{totals['read']:,}", "documents read"),
+            (f"{totals['kept']:,}", f"kept ({percent(totals['kept'] / totals['read'])})"),
+            (f"{totals['rejected']:,}", "rejected, each with a reason"),
+            (format_bytes(totals["bytes_out"]), "of text kept"),
+            (tokens if measured else f"about {tokens}", "tokens"),
+            time,
+        ]
+
+    def provenance(self) -> list[tuple[str, str]]:
+        """Time, command and machine of the run."""
+        host = self.record["host"]
+        machine = [f"{host['system']} {host['machine']}", host["processor"]]
+        machine += [counted(host["cores"], "core")]
+        machine += [f"{format_bytes(host['memory'])} of memory"] if host["memory"] else []
+        pairs = [
+            ("started", self.record["started"].replace("T", " ").replace("Z", " UTC")),
+            ("command", plain(self.record["command"], COMMAND)),
+            ("version", f"llmcurate {self.record['versions']['llmcurate']}"),
+            ("machine", ", ".join(filter(None, machine))),
+        ]
+        return [(name, value) for name, value in pairs if value]
+
+    def decision_notes(self) -> list[tuple[str, list[str], dict[str, int], list[Any]]]:
+        """(step, sentences, copies by earlier corpus, curves) of each dedup that has something to
+        say of how it decided."""
+        notes = []
+        for stage in self.record["stages"]:
+            decided = stage.get("decided") or {}
+            curves = [c for c in decided.get("curves", ()) if len(c["x"]) > 1]
+            corpora = decided.get("against") or {}
+            sentences = list(decided.get("notes", ()))
+            if sentences or corpora or curves:
+                notes.append((stage.get("decides") or "dedup", sentences, corpora, curves))
+        return notes
+
+    def step_times(self) -> list[tuple[str, float, int]]:
+        """(step, seconds, bytes of text) over all stages, in the order of the funnel."""
+        times: dict[str, tuple[float, int]] = {}
+        for stage in self.record["stages"]:
+            for label, seconds in stage["seconds"].items():
+                size = stage.get("worked", {}).get(label, 0)
+                before = times.get(label, (0.0, 0))
+                times[label] = (before[0] + seconds, before[1] + size)
+        steps = [row.step for row in funnel.rows(self.record) if row.seconds]
+        order = {label: i for i, label in enumerate(["read", *steps])}
+        order |= {f"{step}: deciding": order[step] for step in steps}
+        return [
+            (label, *times[label])
+            for label in sorted(times, key=lambda label: order.get(label, len(order)))
+        ]
+
+    def peak_bytes(self) -> int:
+        """The most memory that a worker held."""
+        return max((stage.get("peak_bytes", 0) for stage in self.record["stages"]), default=0)
+
+    def corrupt_examples(self) -> list[dict[str, Any]]:
+        """The first stretches of the input that could not be read."""
+        products = [p["input"] for p in self.record["products"] if p.get("input")]
+        tallies = self.record["stages"][:1] or products
+        return [e for tally in tallies[:1] for e in tally.get("corrupt_examples", [])]
+
+    def settings_text(self) -> str:
+        """The settings of all steps as YAML."""
+        steps = [{s["name"]: s["settings"]} for s in self.record.get("steps", [])]
+        if not steps:
+            return ""
+        return yaml.safe_dump(steps, sort_keys=False, allow_unicode=True, width=88)
 
 
 def bytes_a_token(record: dict[str, Any]) -> tuple[float, bool]:
@@ -189,38 +251,6 @@ def bytes_a_token(record: dict[str, Any]) -> tuple[float, bool]:
     return next(filter(None, sampled), BYTES_A_TOKEN), False
 
 
-def _totals(record: dict[str, Any], ratio: float, measured: bool) -> list[tuple[str, str]]:
-    totals = record["totals"]
-    time = (format_duration(totals["seconds"]), "from start to end")
-    if not totals["read"]:
-        return [time]
-    share = totals["kept"] / totals["read"]
-    tokens = format_count(totals["bytes_out"] / ratio)
-    if not measured:
-        tokens = format_estimate(totals["bytes_out"] / ratio)
-    return [
-        (f"{totals['read']:,}", "documents read"),
-        (f"{totals['kept']:,}", f"kept ({percent(share)})"),
-        (f"{totals['rejected']:,}", "rejected, each with a reason"),
-        (format_bytes(totals["bytes_out"]), "of text kept"),
-        (tokens, "tokens") if measured else (f"about {tokens}", "tokens"),
-        time,
-    ]
-
-
-def provenance(record: dict[str, Any]) -> list[tuple[str, str]]:
-    """Time, command and machine of the run."""
-    host = record["host"]
-    machine = [f"{host['system']} {host['machine']}", host["processor"]]
-    machine += [counted(host["cores"], "core")]
-    machine += [f"{format_bytes(host['memory'])} of memory"] if host["memory"] else []
-    started = record["started"].replace("T", " ").replace("Z", " UTC")
-    pairs = [("started", started), ("command", plain(record["command"], COMMAND))]
-    pairs += [("version", f"llmcurate {record['versions']['llmcurate']}")]
-    pairs += [("machine", ", ".join(filter(None, machine)))]
-    return [(name, value) for name, value in pairs if value]
-
-
 def by_count(counts: dict[str, int]) -> list[tuple[str, int]]:
     """The counts, largest first."""
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
@@ -228,8 +258,9 @@ def by_count(counts: dict[str, int]) -> list[tuple[str, int]]:
 
 def similarity_meaning(method: str) -> str:
     """What the similarities of a method are."""
-    kind = method if method in SIMILARITIES else method.partition(":")[0]
-    return SIMILARITIES.get(kind, "similarity of the copies to their partner")
+    known = {name: said for each in facts("similarity").values() for name, said in each.items()}
+    kind = method if method in known else method.partition(":")[0]
+    return str(known.get(kind, "similarity of the copies to their partner"))
 
 
 def size_range(size: int) -> str:
@@ -240,37 +271,11 @@ def size_range(size: int) -> str:
     return str(size) if larger[0] == size + 1 else f"{size:,} to {larger[0] - 1:,}"
 
 
-def decision_notes(record: dict[str, Any]) -> list[tuple[str, list[str], dict[str, int], list]]:
-    """(step, sentences, copies by earlier corpus, curves) of each dedup that has something to say
-    of how it decided."""
-    notes = []
-    for stage in record["stages"]:
-        decided = stage.get("decided") or {}
-        curves = [c for c in decided.get("curves", ()) if len(c["x"]) > 1]
-        corpora = decided.get("against") or {}
-        sentences = list(decided.get("notes", ()))
-        if sentences or corpora or curves:
-            notes.append((stage.get("decides") or "dedup", sentences, corpora, curves))
-    return notes
-
-
-def mix_unit(mix: dict[str, Any]) -> str:
-    """The unit that a mix counts in."""
-    from curate.mix.table import unit_text
-
-    return unit_text(mix)
-
-
-def mix_rows(mix: dict[str, Any]) -> list[dict[str, Any]]:
-    """The sources of a mix, the largest first."""
-    return sorted(mix["rows"], key=lambda row: (-row["amount"], row["name"]))
-
-
-def left_out(mix: dict[str, Any]) -> list[tuple[str, str, int]]:
+def left_out(outside: dict[str, dict[str, int]]) -> list[tuple[str, str, int]]:
     """(source, reason, documents) of what a mix leaves out."""
     return [
         (source, reason, documents)
-        for source, reasons in sorted(mix["outside"].items())
+        for source, reasons in sorted(outside.items())
         for reason, documents in sorted(reasons.items())
         if documents
     ]
@@ -287,8 +292,8 @@ def largest_groups(mix: dict[str, Any]) -> dict[int, int]:
 def product_values(product: dict[str, Any]) -> list[tuple[str, str]]:
     """The figures of a tokenizer's card, or of shards."""
     names = SHARDS if product.get("makes") == "shards" else CARD
-    values = [(n.replace("_", " "), product[n]) for n in names if product.get(n) is not None]
-    pairs = [(n, f"{v:,}" if isinstance(v, int) else str(v)) for n, v in values]
+    shown = [(n.replace("_", " "), product[n]) for n in names if product.get(n) is not None]
+    pairs = [(n, f"{v:,}" if isinstance(v, int) else str(v)) for n, v in shown]
     if product.get("tokens"):
         pairs.append(("bytes a token", f"{product['bytes'] / product['tokens']:.2f}"))
     measured = product.get("measured") or {}
@@ -316,15 +321,16 @@ def training_values(summary: dict[str, Any]) -> list[tuple[str, Any]]:
     return pairs
 
 
-def points(metrics: list[dict[str, Any]], key: str) -> list[tuple[float, float]]:
-    """(step, value) of each line of metrics that has the value."""
-    return [(line["step"], line[key]) for line in metrics if _finite(line.get(key))]
-
-
-def held_out_points(metrics: list[dict[str, Any]]) -> list[tuple[float, float]]:
-    """(step, loss on held-out documents)."""
-    scored = [line | line["held_out"] for line in metrics if line.get("held_out")]
-    return points(scored, "loss")
+def points(
+    metrics: list[dict[str, Any]], key: str, held_out: bool = False
+) -> list[tuple[float, float]]:
+    """(step, value) of each line of metrics that has the value; held_out: of held-out documents."""
+    inner = [line.get("held_out") or {} if held_out else line for line in metrics]
+    return [
+        (line["step"], figures[key])
+        for line, figures in zip(metrics, inner, strict=True)
+        if _finite(figures.get(key))
+    ]
 
 
 def expert_shares(loads: list[list[float]]) -> dict[tuple[str, str], float]:
@@ -342,40 +348,14 @@ def _finite(value: Any) -> bool:
     return isinstance(value, (int, float)) and value == value and abs(value) != float("inf")
 
 
-def step_times(record: dict[str, Any]) -> list[tuple[str, float, int]]:
-    """(step, seconds, bytes of text) over all stages, in the order of the funnel."""
-    times: dict[str, tuple[float, int]] = {}
-    for stage in record["stages"]:
-        for label, seconds in stage["seconds"].items():
-            size = stage.get("worked", {}).get(label, 0)
-            before = times.get(label, (0.0, 0))
-            times[label] = (before[0] + seconds, before[1] + size)
-    steps = [row.step for row in funnel.rows(record) if row.seconds]
-    order = {label: i for i, label in enumerate(["read", *steps])}
-    order |= {f"{step}: deciding": order[step] for step in steps}
-    return [
-        (label, *times[label])
-        for label in sorted(times, key=lambda label: order.get(label, len(order)))
-    ]
-
-
-def peak_bytes(record: dict[str, Any]) -> int:
-    """The most memory that a worker held."""
-    return max((stage.get("peak_bytes", 0) for stage in record["stages"]), default=0)
-
-
-def corrupt_examples(record: dict[str, Any]) -> list[dict[str, Any]]:
-    """The first stretches of the input that could not be read."""
-    tallies = record["stages"][:1] or [p["input"] for p in record["products"] if p.get("input")]
-    return [e for tally in tallies[:1] for e in tally.get("corrupt_examples", [])]
-
-
-def settings_text(record: dict[str, Any]) -> str:
-    """The settings of all steps as YAML."""
-    steps = [{s["name"]: s["settings"]} for s in record.get("steps", [])]
-    if not steps:
-        return ""
-    return yaml.safe_dump(steps, sort_keys=False, allow_unicode=True, width=88)
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    function.__name__: function
+    for function in (
+        by_count, expert_shares, funnel.eval_scores, funnel.product_line, funnel.reasons,
+        largest_groups, left_out, points, product_values, similarity_meaning, size_range,
+        training_values, unit_text,
+    )
+}  # fmt: skip
 
 
 def begin_report(
@@ -416,10 +396,10 @@ def _write_records(outcome: Outcome, figures: Figures | None, notices: list[str]
     if figures is not None:
         data["figures"] = figures.dump()
     try:
-        html = render(data, figures or Figures())
+        html = RunPage(data, figures or Figures()).render()
     except Exception as error:
         data["notices"].append(f"the report could not be written: {_line(error)}")
-        html = render_failure(data)
+        html = render_template("report_failed.html", record=data)
     outcome.driver["report"] += cpu_seconds() - began
     data["driver"] = driver_costs(outcome)
     write_record(outcome.home / "run.json", data)

@@ -20,8 +20,9 @@ import numpy as np
 from curate.documents.limits import Limit
 from curate.documents.rejected import REASONS, SQL_FIRST_RULE, rules_of, sql_reasons, sql_rules
 from curate.inspect.report.bins import Histogram, Range, edges_of, fill, ranges
-from curate.inspect.report.store import KEY, KEY_MOST, Store, of_group, read_rows
-from llmcurate.base.disk.database import arrow_batches, literal
+from curate.inspect.report.store import KEY, KEY_MOST, FilesTask, Store, of_group, read_rows
+from llmcurate.base.disk.database import arrow_batches, literal, quoted
+from llmcurate.base.messages import Message
 
 REASON_BATCH = 500_000
 MOST_SETS = 50_000  # different sets of rules that are looked at for overlaps
@@ -53,18 +54,18 @@ class Rule:
 
     def dump(self) -> dict[str, Any]:
         """As JSON values; `histogram` counts all measured documents, `marked` this rule's."""
-        values: dict[str, Any] = {"marked": self.marked, "first": self.first, "only": self.only}
-        if self.threshold is not None:
-            values |= {"threshold": self.threshold, "above": self.above}
-        if self.language is not None:
-            values["language"] = self.language
-        if self.least is not None:
-            values |= {"least": self.least, "most": self.most}
-        if self.column is not None:
-            values["column"] = self.column
+        limit = {"threshold": self.threshold, "above": self.above}
+        histogram = {}
         if self.all is not None and self.own is not None:
-            values["histogram"] = self.all.dump() | {"marked": self.own.counts.tolist()}
-        return values
+            histogram = {"histogram": self.all.dump() | {"marked": self.own.counts.tolist()}}
+        return {
+            **{"marked": self.marked, "first": self.first, "only": self.only},
+            **(limit if self.threshold is not None else {}),
+            **({"language": self.language} if self.language is not None else {}),
+            **({"least": self.least, "most": self.most} if self.least is not None else {}),
+            **({"column": self.column} if self.column is not None else {}),
+            **histogram,
+        }
 
 
 @dataclass
@@ -170,28 +171,40 @@ def _ranges(store: Store, figures: RuleFigures) -> dict[str, Range]:
     """The ranges of the columns over all documents, into the figures; those over kept ones."""
     kept = {name: Range(integer) for name, integer in store.columns.items()}
     figures.ranges = {name: Range(integer) for name, integer in store.columns.items()}
-    for _, result in store.map(f"{__name__}:group_ranges", columns=store.columns):
-        for kind, spans in result.items():
+    tasks = store.tasks(RangesTask, store.columns)
+    for _, result in store.map(f"{__name__}:group_ranges", tasks, Spans):
+        for kind, spans in (("kept", result.kept), ("gone", result.gone)):
             for name, (count, least, most, total) in spans.items():
-                span = Range(store.columns[name], count, least, most, total)
+                span = Range(store.columns[name], int(count), least, most, total)
                 figures.ranges[name].join(span)
                 if kind == "kept":
                     kept[name].join(span)
     return kept
 
 
-def group_ranges(task: dict[str, Any]) -> dict[str, Any]:
-    """[count, least, most, total] of the columns with values, of kept and of gone documents."""
-    return {
-        kind: {
-            name: [span.count, span.least, span.most, span.total]
-            for name, span in ranges(
-                [*map(Path, task[kind])], task["columns"], task["threads"]
-            ).items()
-            if span.count
-        }
-        for kind in ("kept", "gone")
-    }
+@dataclass(frozen=True)
+class RangesTask(FilesTask):
+    """The ranges of columns are to be found: name -> whole numbers."""
+
+    columns: dict[str, bool]
+
+
+@dataclass(frozen=True)
+class Spans(Message):
+    """[count, least, most, total] of columns with values, of kept and of gone documents."""
+
+    kept: dict[str, list[int | float]]
+    gone: dict[str, list[int | float]]
+
+
+def group_ranges(task: RangesTask) -> Spans:
+    """The ranges of the columns over a group's files."""
+
+    def of(paths: list[Path]) -> dict[str, list[int | float]]:
+        spans = ranges(paths, task.columns, task.threads).items()
+        return {n: [s.count, s.least, s.most, s.total] for n, s in spans if s.count}
+
+    return Spans(of(task.kept), of(task.gone))
 
 
 def _find_columns(store: Store, rules: dict[str, Rule], kept: dict[str, Range]) -> None:
@@ -202,10 +215,10 @@ def _find_columns(store: Store, rules: dict[str, Rule], kept: dict[str, Range]) 
         if not step_columns or not valued:
             continue
         differ = ", ".join(
-            f"sum((value IS DISTINCT FROM {_quoted(c)}::DOUBLE)::INT)::BIGINT AS n{number}"
+            f"sum((value IS DISTINCT FROM {quoted(c)}::DOUBLE)::INT)::BIGINT AS n{number}"
             for number, c in enumerate(step_columns)
         )
-        columns = ", ".join(_quoted(c) for c in step_columns)
+        columns = ", ".join(quoted(c) for c in step_columns)
         store.pieces(
             {
                 "differing": f"""SELECT name, {differ} FROM ({sql_reasons("gone_rows", columns)})
@@ -231,10 +244,6 @@ def _apart(rule: Rule, kept: Range) -> bool:
 
 def _nearest(rule: str, columns: list[str]) -> str | None:
     return max(columns, key=lambda c: (SequenceMatcher(None, rule, c).ratio(), c), default=None)
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _histograms(store: Store, figures: RuleFigures) -> None:
@@ -269,25 +278,42 @@ def _count(store: Store, drawn: dict[str, list[Histogram]], rules: dict[str, Rul
     own_histograms = {name: rule.own for name, rule in rules.items() if rule.own is not None}
     edges = {name: [h.edges.tolist() for h in bins] for name, bins in drawn.items()}
     of_rules = {name: histogram.edges.tolist() for name, histogram in own_histograms.items()}
-    for _, result in store.map(f"{__name__}:group_counts", edges=edges, rules=of_rules):
-        for name, counts in result["columns"].items():
+    tasks = store.tasks(CountsTask, edges, of_rules)
+    for _, result in store.map(f"{__name__}:group_counts", tasks, BinCounts):
+        for name, counts in result.columns.items():
             for histogram, more in zip(drawn[name], counts, strict=True):
                 histogram.counts += np.array(more)
-        for name, more in result["rules"].items():
-            own_histograms[name].counts += np.array(more)
+        for name, of_rule in result.rules.items():
+            own_histograms[name].counts += np.array(of_rule)
 
 
-def group_counts(task: dict[str, Any]) -> dict[str, Any]:
-    """Counts of documents in bins: of columns, and of the values that rules marked."""
-    bins = {n: [_bins(edges) for edges in each] for n, each in task["edges"].items()}
-    fill([*map(Path, [*task["kept"], *task["gone"]])], bins, task["threads"])
-    own_histograms = {name: _bins(edges) for name, edges in task["rules"].items()}
+@dataclass(frozen=True)
+class CountsTask(FilesTask):
+    """Documents are to be counted in bins with these edges: of columns, and of rules."""
+
+    edges: dict[str, list[list[float]]]
+    rules: dict[str, list[float]]
+
+
+@dataclass(frozen=True)
+class BinCounts(Message):
+    """Documents by bin: of columns, and of the values that rules marked."""
+
+    columns: dict[str, list[list[int]]]
+    rules: dict[str, list[int]]
+
+
+def group_counts(task: CountsTask) -> BinCounts:
+    """Counts of a group's documents in bins."""
+    bins = {n: [_bins(edges) for edges in each] for n, each in task.edges.items()}
+    fill([*task.kept, *task.gone], bins, task.threads)
+    own_histograms = {name: _bins(edges) for name, edges in task.rules.items()}
     with of_group(task) as store:
         _count_marked(store, own_histograms)
-    return {
-        "columns": {name: [h.counts.tolist() for h in each] for name, each in bins.items()},
-        "rules": {name: histogram.counts.tolist() for name, histogram in own_histograms.items()},
-    }
+    return BinCounts(
+        {name: [h.counts.tolist() for h in each] for name, each in bins.items()},
+        {name: histogram.counts.tolist() for name, histogram in own_histograms.items()},
+    )
 
 
 def _bins(edges: list[float]) -> Histogram:

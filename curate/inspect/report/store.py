@@ -8,27 +8,30 @@ they come, so that figures are the same for any number of groups and of workers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from types import NoneType
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.corpus.sketches import Run, run_here
+from curate.corpus.sketches import R, Run, run_here
 from curate.documents.rejected import REASON_COLUMNS, SQL_COLUMNS
 from curate.inspect.report.bins import numeric_columns
 from curate.run.homes import Corpus, corpus_of
 from llmcurate.base.disk.database import literal, paths_literal, scratch_database
 from llmcurate.base.disk.files import replacing
 from llmcurate.base.disk.process import in_order
+from llmcurate.base.messages import Message, Task
 
 Position = tuple[str, int]  # a file and a row in it
+K = TypeVar("K")
 # DuckDB's md5 is the same in all its versions, which its hash is not.
 KEY = "md5_number_lower(id)"
 KEY_MOST = 2**64
@@ -78,24 +81,20 @@ class Store:
         """The files in groups, of corpus/ and of rejected/, partition by partition."""
         return _groups(self.kept, self.gone, self.group_bytes)
 
-    def map(
-        self, function: str, each: Sequence[dict[str, Any]] | None = None, **common: Any
-    ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-        """(task, result) of a function of each group's files, `module:function`, as they come; of
-        one group here and at once. each: what a group's task has more."""
-        decisions = self.decisions if common.pop("decided", False) else None
-        tasks = [
-            {
-                **{"part": number, "kept": [*map(str, kept)], "gone": [*map(str, gone)]},
-                "decisions": str(decisions) if decisions else None,
-                "folder": str(self.folder),
-                "threads": self.threads if len(self.groups) == 1 else 1,
-                **common,
-                **(each[number] if each else {}),
-            }
+    def tasks(self, kind: Callable[..., K], *more: Any, decided: bool = False) -> list[K]:
+        """A task of the kind on each group's files. more: its further fields; decided: whether it
+        reads decisions."""
+        decisions = self.decisions if decided else None
+        threads = self.threads if len(self.groups) == 1 else 1
+        return [
+            kind(number, kept, gone, decisions, self.folder, threads, *more)
             for number, (kept, gone) in enumerate(self.groups)
         ]
-        yield from (self.run if len(tasks) > 1 else run_here)(function, tasks)
+
+    def map(self, function: str, tasks: list[K], result: type[R]) -> Iterator[tuple[K, R]]:
+        """(task, result) of a function of each group's files, `module:function`, as they come; of
+        one group here and at once."""
+        yield from (self.run if len(tasks) > 1 else run_here)(function, tasks, result)
 
     def pieces(
         self,
@@ -115,20 +114,18 @@ class Store:
                 self.db.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}")
             return
         ordered = {n: f"{sql} ORDER BY key" if n in merged else sql for n, sql in queries.items()}
-        for _ in self.map(f"{__name__}:query_group", queries=ordered, decided=decided):
+        each = self.tasks(QueryTask, ordered, decided=decided)
+        for _ in self.map(f"{__name__}:query_group", each, NoneType):
             pass
         for name in queries:
             files = [piece_path(self.folder, name, number) for number in range(count)]
             if name in merged:
                 ranges = -(-count // GROUPS_A_RANGE)
                 tasks = [
-                    {
-                        **{"part": number, "ranges": ranges, "name": name, "query": merged[name]},
-                        **{"folder": str(self.folder), "pieces": [*map(str, files)]},
-                    }
+                    MergeTask(number, ranges, name, merged[name], self.folder, files)
                     for number in range(ranges)
                 ]
-                for _ in self.run(f"{__name__}:merge_pieces", tasks):
+                for _ in self.run(f"{__name__}:merge_pieces", tasks, NoneType):
                     pass
                 files = [merged_path(self.folder, name, number) for number in range(ranges)]
             self.db.execute(
@@ -141,9 +138,10 @@ class Store:
         keys = sorted(set(ids))
         positions: dict[str, Position] = {}
         if keys:
-            for _, rows_found in self.map(f"{__name__}:find_in_group", ids=keys, gone_only=gone):
-                for name, (path, row) in rows_found.items():
-                    positions[name] = max(positions.get(name, ("", 0)), (path, row))
+            tasks = self.tasks(FindTask, keys, gone)
+            for _, found in self.map(f"{__name__}:find_in_group", tasks, Found):
+                for name, position in found.positions.items():
+                    positions[name] = max(positions.get(name, ("", 0)), position)
         return positions
 
 
@@ -174,23 +172,38 @@ def merged_path(folder: Path, name: str, number: int) -> Path:
     return folder / f"{name}-merged-{number:05d}.parquet"
 
 
+@dataclass(frozen=True)
+class FilesTask(Task):
+    """A task on a group of files, with the database in a folder."""
+
+    kept: list[Path]
+    gone: list[Path]
+    decisions: Path | None
+    folder: Path
+    threads: int
+
+
 @contextmanager
-def of_group(task: dict[str, Any]) -> Iterator[Store]:
+def of_group(task: FilesTask) -> Iterator[Store]:
     """The store of a group's files alone."""
-    kept, gone = ([*map(Path, task[kind])] for kind in ("kept", "gone"))
-    decisions = Path(task["decisions"]) if task["decisions"] else None
-    spill = Path(task["folder"]) / f".spill-{task['part']:05d}"
-    with scratch_database(spill, task["threads"]) as db:
+    decisions = [task.decisions] if task.decisions else []
+    with scratch_database(task.folder / f".spill-{task.part:05d}", task.threads) as db:
         db.execute(f"SET memory_limit = '{MEMORY}'")
-        yield _store(db, kept, gone, "", [decisions] if decisions else [], task["threads"])
+        yield _store(db, task.kept, task.gone, "", decisions, task.threads)
 
 
-def query_group(task: dict[str, Any]) -> dict[str, Any]:
+@dataclass(frozen=True)
+class QueryTask(FilesTask):
+    """The rows of queries, by name, are to be written."""
+
+    queries: dict[str, str]
+
+
+def query_group(task: QueryTask) -> None:
     """The rows of queries over a group, a file each."""
     with of_group(task) as store:
-        for name, sql in task["queries"].items():
-            _copy(store.db, sql, piece_path(Path(task["folder"]), name, task["part"]))
-    return {}
+        for name, sql in task.queries.items():
+            _copy(store.db, sql, piece_path(task.folder, name, task.part))
 
 
 def _copy(db: Any, sql: str, path: Path) -> None:
@@ -198,24 +211,47 @@ def _copy(db: Any, sql: str, path: Path) -> None:
         db.execute(f"COPY ({sql}) TO {literal(aside)} (FORMAT parquet, ROW_GROUP_SIZE 20480)")
 
 
-def merge_pieces(task: dict[str, Any]) -> dict[str, Any]:
+@dataclass(frozen=True)
+class MergeTask(Task):
+    """The pieces of a query are to be merged in one of so many ranges of keys."""
+
+    ranges: int
+    name: str
+    query: str
+    folder: Path
+    pieces: list[Path]
+
+
+def merge_pieces(task: MergeTask) -> None:
     """A query over the rows of all groups whose keys lie in a range."""
-    number, ranges, folder = task["part"], task["ranges"], Path(task["folder"])
-    low, high = (KEY_MOST * n // ranges for n in (number, number + 1))
-    files = paths_literal([*map(Path, task["pieces"])])
+    low, high = (KEY_MOST * n // task.ranges for n in (task.part, task.part + 1))
+    files = paths_literal(task.pieces)
     piece = f"(SELECT * FROM read_parquet({files}) WHERE key BETWEEN {low} AND {high - 1})"
-    with scratch_database(folder / f".spill-{task['name']}-{number:05d}") as db:
+    with scratch_database(task.folder / f".spill-{task.name}-{task.part:05d}") as db:
         db.execute(f"SET memory_limit = '{MEMORY}'")
-        sql = task["query"].replace("{piece}", piece)
-        _copy(db, sql, merged_path(folder, task["name"], number))
-    return {}
+        sql = task.query.replace("{piece}", piece)
+        _copy(db, sql, merged_path(task.folder, task.name, task.part))
 
 
-def find_in_group(task: dict[str, Any]) -> dict[str, list[Any]]:
-    """The positions of the documents with the task's ids in a group's files, as JSON has them."""
-    paths = [*map(Path, [*([] if task["gone_only"] else task["kept"]), *task["gone"]])]
-    positions = find_rows(paths, task["ids"], task["threads"])
-    return {name: list(position) for name, position in positions.items()}
+@dataclass(frozen=True)
+class FindTask(FilesTask):
+    """Documents with these ids are to be found. gone_only: among rejected ones."""
+
+    ids: list[str]
+    gone_only: bool
+
+
+@dataclass(frozen=True)
+class Found(Message):
+    """Where documents are, by id."""
+
+    positions: dict[str, Position]
+
+
+def find_in_group(task: FindTask) -> Found:
+    """The positions of the documents with the task's ids in a group's files."""
+    paths = [*([] if task.gone_only else task.kept), *task.gone]
+    return Found(find_rows(paths, task.ids, task.threads))
 
 
 @contextmanager

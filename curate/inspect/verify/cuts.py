@@ -19,7 +19,7 @@ import pyarrow as pa
 from curate.dedup import survivors
 from curate.inspect.verify.finished_run import FinishedRun
 from curate.inspect.verify.sketches import drawn_rows, index_of, own_files, rows_of
-from curate.inspect.verify.tally import MOST_NAMED, NotChecked, NotInRun, Tally, need
+from curate.inspect.verify.tally import MOST_NAMED, Difference, NotChecked, NotInRun, Tally, need
 from llmcurate.base.disk.database import scratch_database
 
 MOST_BYTES = 8 << 20  # of text that is sorted
@@ -50,15 +50,9 @@ def _check(run: FinishedRun, step: Any) -> list[Tally]:
         raise NotChecked(f"{step.label}: its unit is tokens, and bytes are searched here")
     texts = _texts(run, step)
     cuts = [
-        Cut(
-            row["id"],
-            row["span_start"],
-            row["span_end"],
-            row["partner_id"],
-            bool(row.get("partner_corpus")),
-        )
+        Cut(row.id, row.span_start, row.span_end or 0, row.partner_id, bool(row.partner_corpus))
         for row in run.decisions_on(step.method, texts)
-        if row["span_start"] is not None and (row["partner_id"] or step.keep == "none")
+        if row.span_start is not None and (row.partner_id or step.keep == "none")
     ]
     return [_stand_elsewhere(step, cuts, texts), _one_copy_stays(step, cuts, texts)]
 
@@ -69,8 +63,8 @@ def _texts(run: FinishedRun, step: Any) -> dict[str, bytes]:
     files = own_files(index_of(run, step))
     half = max(1, run.documents // 2)
     ids: set[str] = set()
-    for row in run.drawn_decisions(step.method, half):
-        ids |= {row["id"], row["partner_id"]}
+    for decision in run.drawn_decisions(step.method, half):
+        ids |= {decision.id, decision.partner_id or ""}
     columns = survivors.preferred_by(step.survivor)
     texts: dict[str, bytes] = {}
     orders: list[dict[str, Any]] = []
@@ -221,7 +215,8 @@ def _one_copy_stays(step: Any, cuts: list[Cut], texts: dict[str, bytes]) -> Tall
         tally.checked += count
         if exact or _whole(step.boundary, texts[name], a, z, covered[base:]):
             tally.disagree += count
-            tally.differences.append((name, f"bytes {a} to {z} are a copy, and some of them stay"))
+            how = f"bytes {a} to {z} are a copy, and some of them stay"
+            tally.differences.append(Difference(name, how))
         else:
             tally.explained["boundary"] += count
     del tally.differences[MOST_NAMED:]

@@ -7,13 +7,12 @@ input: time and memory depend on the sample, not on the run.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,7 +21,7 @@ import xxhash
 
 from curate.corpus.stage_files import changed_ids, read_kept
 from curate.documents.documents import NUMBER
-from curate.documents.edits import edits_of
+from curate.documents.edits import edited, edits_of
 from curate.formats.compression import path_of
 from curate.formats.inputs import InputPlan
 from curate.formats.read_settings import ReadSettings
@@ -30,6 +29,7 @@ from curate.formats.reading import PartitionReader
 from curate.inspect.verify.tally import NotChecked, NotInRun
 from curate.run.homes import corpus_of
 from curate.run.ledger import RUN
+from curate.run.messages import Specification
 from curate.run.records import read_record
 from curate.steps.contracts import Settings
 from llmcurate.base.disk.safe_paths import inside
@@ -64,6 +64,23 @@ class Source:
     refused: str | None
 
 
+class Decision(NamedTuple):
+    """A row of decisions.parquet. partner_corpus: the earlier corpus that the partner lies in."""
+
+    id: str
+    kept_id: str | None
+    partner_id: str | None
+    similarity: float | None
+    span_start: int | None
+    span_end: int | None
+    partner_corpus: str | None
+
+    @classmethod
+    def rows(cls, table: pa.Table) -> list[Decision]:
+        """The rows of a table that has some of these columns."""
+        return [cls(*map(row.get, cls._fields)) for row in table.to_pylist()]
+
+
 @dataclass(frozen=True)
 class Document:
     """A sampled document. row: all its columns as OUT has them."""
@@ -73,23 +90,18 @@ class Document:
     kept: bool
     row: dict[str, Any]
 
+    @property
+    def text(self) -> bytes:
+        """The text as OUT has it."""
+        return (self.row["text"] or "").encode()
 
-def edited(text: bytes, row: dict[str, Any], steps: set[str] | None = None) -> bytes:
-    """The text after the edits of a document: of these steps, or of all."""
-    for step, of_step in groupby(edits_of(row), key=lambda edit: edit.step):
-        if steps is not None and step not in steps:
-            break
-        pieces, at = [], 0
-        for edit in sorted(of_step, key=lambda e: (e.start, e.end)):
-            pieces += [text[at : edit.start], (edit.replacement or "").encode("utf-8", "replace")]
-            at = max(at, edit.end)
-        text = b"".join([*pieces, text[at:]])
-    return text
-
-
-def stored_text(document: Document) -> bytes:
-    """The text as OUT has it."""
-    return (document.row["text"] or "").encode()
+    def edited(self, text: bytes, steps: set[str] | None = None) -> bytes:
+        """The text after the edits of the document: of these steps, or of all."""
+        for step, of_step in groupby(edits_of(self.row), key=lambda edit: edit.step):
+            if steps is not None and step not in steps:
+                break
+            text = edited(text, of_step)
+        return text
 
 
 class FinishedRun:
@@ -145,12 +157,12 @@ class FinishedRun:
             sampled += [Document(row["id"], part, kept, row) for row in rows]
         return sampled
 
-    def drawn_decisions(self, method: str, count: int) -> list[dict[str, Any]]:
+    def drawn_decisions(self, method: str, count: int) -> list[Decision]:
         """Rows by one method that name a partner, drawn from a few row groups of decisions."""
         path = self.out / "decisions.parquet"
         if not path.exists():
             return []
-        rows: list[dict[str, Any]] = []
+        rows: list[Decision] = []
         groups = 0
         with pq.ParquetFile(path) as file:
             for group in first(self.seed, range(file.num_row_groups), file.num_row_groups):
@@ -159,21 +171,21 @@ class FinishedRun:
                     pc.and_(pc.equal(table["method"], method), table["partner_id"].is_valid())
                 )
                 names = set(first(self.seed, set(chosen["id"].to_pylist()), count))
-                rows += [row for row in chosen.to_pylist() if row["id"] in names]
+                rows += [row for row in Decision.rows(chosen) if row.id in names]
                 groups += bool(names)
                 if groups == PARTS:
                     break
-        names = set(first(self.seed, {row["id"] for row in rows}, count))
-        return [row for row in rows if row["id"] in names]
+        names = set(first(self.seed, {row.id for row in rows}, count))
+        return [row for row in rows if row.id in names]
 
-    def decisions_on(self, method: str, names: Iterable[str]) -> list[dict[str, Any]]:
+    def decisions_on(self, method: str, names: Iterable[str]) -> list[Decision]:
         """The rows of OUT/decisions.parquet by one method on these documents."""
         path = self.out / "decisions.parquet"
         sorted_ids = sorted(names)
         if not path.exists() or not sorted_ids:
             return []
         filters = [("method", "=", method), ("id", "in", sorted_ids)]
-        return pq.read_table(path, filters=filters).to_pylist()
+        return Decision.rows(pq.read_table(path, filters=filters))
 
     # The input.
 
@@ -181,11 +193,12 @@ class FinishedRun:
     def plan(self) -> tuple[InputPlan, ReadSettings]:
         """What was read and how; NotChecked where the first stage is gone."""
         folder = self.stage(0)
-        specifications = sorted(folder.glob("stage*.json"))
-        if not specifications:
-            raise NotChecked("the first stage in OUT/stages is gone: run the recipe again")
-        spec = json.loads(specifications[0].read_text(encoding="utf-8"))
-        return InputPlan.load(spec["plan"], folder), ReadSettings(**spec["read"])
+        try:
+            spec = Specification.in_folder(folder)
+        except FileNotFoundError:
+            gone = "the first stage in OUT/stages is gone: run the recipe again"
+            raise NotChecked(gone) from None
+        return spec.inputs(folder), spec.read
 
     def stage(self, number: int) -> Path:
         """The folder of a stage."""
@@ -264,9 +277,9 @@ class FinishedRun:
         if source.text is None:
             return None
         text = source.text.encode("utf-8", "replace")
-        if not self.unextracted(document) and edited(text, document.row) != stored_text(document):
+        if not self.unextracted(document) and document.edited(text) != document.text:
             raise ValueError("the recorded edits do not lead from the input to the stored text")
-        return edited(text, document.row, self.before(label)).decode()
+        return document.edited(text, self.before(label)).decode()
 
     # Stages.
 

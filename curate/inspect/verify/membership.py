@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from curate.corpus.sketches import Sketches, SketchFile, sketch_batches
-from curate.inspect.verify.finished_run import FinishedRun
+from curate.inspect.verify.finished_run import Decision, FinishedRun
 from curate.inspect.verify.sketches import index_of, own_files
 from curate.inspect.verify.tally import NotChecked, NotInRun, Tally, need
 
@@ -25,6 +25,19 @@ RATE = 1e-6  # of pybloom-live's false positives
 COLUMNS = ["keys", "first", "last", "start", "end"]
 # Deviations, of the number of false positives that the run's filter may have.
 DEVIATIONS = 6.0
+
+
+@dataclass(frozen=True)
+class Document:
+    """The sketch of a document: its keys, how many begin and end in each unit, and the units' first
+    bytes and last."""
+
+    id: str
+    part: int
+    keys: list[int]
+    first: list[int]
+    last: list[int]
+    units: list[tuple[int, int]]
 
 
 @dataclass(frozen=True)
@@ -67,35 +80,34 @@ class Reference:
         share = seen / keys
         return share >= threshold if self.step.mode == "both" else share > threshold
 
-    def document(self, row: dict[str, Any]) -> Verdict:
+    def document(self, row: Document) -> Verdict:
         """The verdict on the next document; what stays of it is inserted."""
-        units = list(zip(row["start"], row["end"], strict=True))
         if self.step.mode == "both":
-            return self._spanning(row, units)
-        ends = list(accumulate(row["first"], initial=0))
+            return self._spanning(row)
+        ends = list(accumulate(row.first, initial=0))
         total, cut = 0, []
         for unit, (a, z) in enumerate(pairwise(ends)):
-            keys = row["keys"][a:z]
+            keys = row.keys[a:z]
             seen = [self._seen(key) for key in keys]
             total += sum(seen)
             if self._goes(sum(seen), len(keys)):
-                cut.append(units[unit])
+                cut.append(row.units[unit])
             else:
                 self._insert(keys, seen)
         whole = self.step.mode in ("old-both", "document", "dolma-document")
-        if whole and self._goes(total, len(row["keys"])):
+        if whole and self._goes(total, len(row.keys)):
             return Verdict(True, ())
         return Verdict(False, tuple(cut))
 
-    def _spanning(self, row: dict[str, Any], units: list[tuple[int, int]]) -> Verdict:
-        keys = row["keys"]
+    def _spanning(self, row: Document) -> Verdict:
+        keys = row.keys
         seen = [self._seen(key) for key in keys]
-        begin = [unit for unit, count in enumerate(row["first"]) for _ in range(count)]
-        end = [unit for unit, count in enumerate(row["last"]) for _ in range(count)]
+        begin = [unit for unit, count in enumerate(row.first) for _ in range(count)]
+        end = [unit for unit, count in enumerate(row.last) for _ in range(count)]
         if self._goes(sum(seen), len(keys)):
             return Verdict(True, ())
         gone = set()
-        for unit in range(len(units)):
+        for unit in range(len(row.units)):
             inside = [s for s, a, z in zip(seen, begin, end, strict=True) if a == z == unit]
             if self._goes(sum(inside), len(inside)):
                 gone.add(unit)
@@ -104,7 +116,7 @@ class Reference:
             for is_seen, a, z in zip(seen, begin, end, strict=True)
         ]
         self._insert(keys, spared)
-        return Verdict(False, tuple(units[unit] for unit in sorted(gone)))
+        return Verdict(False, tuple(row.units[unit] for unit in sorted(gone)))
 
 
 def check(run: FinishedRun) -> list[Tally]:
@@ -122,14 +134,14 @@ def _check(run: FinishedRun, step: Any) -> Tally:
     tally = Tally("pybloom-live", f"{step.label}: membership")
     files = own_files(index_of(run, step))
     rows = list(_first_rows(files))
-    stored = _verdicts(run.decisions_on(step.method, [row["id"] for row in rows]))
-    reference = Reference(step, sum(len(row["keys"]) for row in rows))
+    stored = _verdicts(run.decisions_on(step.method, [row.id for row in rows]))
+    reference = Reference(step, sum(len(row.keys) for row in rows))
     again: dict[str, Verdict] | None = None
     excess = 0
     for row in rows:
         before = reference.false_positives
         theirs = reference.document(row)
-        ours = stored.get(row["id"], Verdict(False, ()))
+        ours = stored.get(row.id, Verdict(False, ()))
         if ours == theirs:
             tally.agrees()
             continue
@@ -138,14 +150,14 @@ def _check(run: FinishedRun, step: Any) -> Tally:
             continue
         if again is None:
             again = _inserted_again(step, files, rows)
-        if ours == again.get(row["id"], Verdict(False, ())):
+        if ours == again.get(row.id, Verdict(False, ())):
             tally.explain("false_positive")
             excess += 1
         else:
             tally.differs(
-                row["id"], f"the run says {_expectation(ours)}, pybloom-live {_expectation(theirs)}"
+                row.id, f"the run says {_expectation(ours)}, pybloom-live {_expectation(theirs)}"
             )
-    expected = step.false_positives * sum(len(row["first"]) for row in rows)
+    expected = step.false_positives * sum(len(row.first) for row in rows)
     most = expected + DEVIATIONS * max(1.0, expected) ** 0.5
     if excess > most:
         tally.differs(
@@ -155,7 +167,7 @@ def _check(run: FinishedRun, step: Any) -> Tally:
     return tally
 
 
-def _first_rows(files: list[SketchFile]) -> Iterator[dict[str, Any]]:
+def _first_rows(files: list[SketchFile]) -> Iterator[Document]:
     """The sketches of the first documents, up to MOST_KEYS keys."""
     keys = 0
     for batch in sketch_batches(files, COLUMNS, 100):
@@ -163,32 +175,31 @@ def _first_rows(files: list[SketchFile]) -> Iterator[dict[str, Any]]:
             keys += len(row["keys"])
             if keys > MOST_KEYS:
                 return
-            row["last"] = row["last"] or row["first"]
-            yield row
+            units = list(zip(row["start"], row["end"], strict=True))
+            last = row["last"] or row["first"]
+            yield Document(row["id"], row["part"], row["keys"], row["first"], last, units)
 
 
-def _verdicts(decisions: list[dict[str, Any]]) -> dict[str, Verdict]:
+def _verdicts(decisions: list[Decision]) -> dict[str, Verdict]:
     """By id, of rows of decisions that drop a document or cut a passage."""
     dropped: set[str] = set()
     spans: dict[str, list[tuple[int, int]]] = {}
     for row in decisions:
-        if row["span_start"] is None:
-            dropped.add(row["id"])
+        if row.span_start is None:
+            dropped.add(row.id)
         else:
-            spans.setdefault(row["id"], []).append((row["span_start"], row["span_end"]))
+            spans.setdefault(row.id, []).append((row.span_start, row.span_end or 0))
     return {
         name: Verdict(name in dropped, tuple(sorted(spans.get(name, ()))))
         for name in dropped | spans.keys()
     }
 
 
-def _inserted_again(
-    step: Any, files: list[SketchFile], rows: list[dict[str, Any]]
-) -> dict[str, Verdict]:
+def _inserted_again(step: Any, files: list[SketchFile], rows: list[Document]) -> dict[str, Verdict]:
     """The run's own filter, as large as it was, filled with the same keys in the same order."""
-    from curate.dedup.bloom.decisions import count_keys
+    from curate.dedup.bloom.filter import count_keys
 
-    last = rows[-1]["part"]
+    last = rows[-1].part
     with tempfile.TemporaryDirectory() as folder:
         sketches = Sketches(None, Path(folder) / "decisions.parquet", Path(folder), tuple(files))
         total = step.expected or count_keys(sketches)
@@ -205,7 +216,7 @@ def _inserted_again(
             raise NotChecked(f"the filter cannot be made again: {error}") from None
         table = pq.read_table(subset.decisions)
     dropping = table.filter(table["drop"])
-    return _verdicts(dropping.select(["id", "span_start", "span_end"]).to_pylist())
+    return _verdicts(Decision.rows(dropping))
 
 
 def _expectation(verdict: Verdict) -> str:

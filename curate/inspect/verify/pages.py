@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from curate.inspect.verify.finished_run import FinishedRun, edited, stored_text
+from curate.inspect.verify.finished_run import FinishedRun
 from curate.inspect.verify.tally import NotInRun, Tally, need
 from curate.text.buffers import decode
 
@@ -49,7 +49,7 @@ def check(run: FinishedRun) -> list[Tally]:
         text, _ = decode(source.payload, source.charset, html=source.mime in HTML)
         if not plain:
             text = extract_plain_text(text, **ARGUMENTS[step.extractor])
-        if edited(text.encode("utf-8", "replace"), row) == stored_text(document):
+        if document.edited(text.encode("utf-8", "replace")) == document.text:
             tally.agrees()
         else:
             tally.differs(document.id, "the stored text does not follow from resiliparse's")

@@ -72,8 +72,7 @@ class Peer:
     def __init__(self, path: Path, texts: list[str]) -> None:
         import kenlm
 
-        from curate.scoring.perplexity.ccnet import kenlm_beside
-        from curate.scoring.perplexity.model import NgramModel
+        from curate.scoring.perplexity.model import NgramModel, kenlm_beside
         from curate.scoring.perplexity.model_file import is_kenlm
 
         self.own = self.ccnet = None
@@ -124,8 +123,8 @@ class Peer:
 
 def write_part(path: Path, model: ModelData, words: list[str], ids: np.ndarray) -> None:
     """An ARPA file of the n-grams of a model that consist of these words and the special ones."""
+    from curate.scoring.perplexity.sentences import SPECIAL
     from curate.scoring.perplexity.table import level
-    from curate.scoring.perplexity.vocabulary import SPECIAL
 
     chosen = np.zeros(len(words), np.bool_)
     chosen[ids] = chosen[: len(SPECIAL)] = True

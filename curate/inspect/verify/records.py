@@ -15,8 +15,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from curate.formats.compression import open_input
-from curate.formats.input_file import InputFile
-from curate.formats.partitions import Slice
+from curate.formats.partitions import InputFile, Slice
 from curate.inspect.verify.finished_run import Document, FinishedRun, Source, first
 from curate.inspect.verify.tally import NotInRun, Tally, need
 

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 
 from curate.corpus import indexes
-from curate.inspect.verify.finished_run import FinishedRun
-from curate.inspect.verify.sketches import drawn_rows, index_of, own_files, rows_of
+from curate.inspect.verify.finished_run import Decision, FinishedRun
+from curate.inspect.verify.sketches import Row, drawn_rows, index_of, own_files, rows_of
 from curate.inspect.verify.tally import NotInRun, Tally
 
 _MASK = (1 << 64) - 1
@@ -47,7 +47,7 @@ def check(run: FinishedRun) -> list[Tally]:
         index = index_of(run, step)
         documents = list(_signed(run, step, index))
         names = [document.id for document in documents]
-        decisions = {row["id"]: row for row in run.decisions_on(step.method, names)}
+        decisions = {row.id: row for row in run.decisions_on(step.method, names)}
         tallies += [
             _signatures(step, documents),
             *_pairs(step, documents, decisions),
@@ -58,8 +58,8 @@ def check(run: FinishedRun) -> list[Tally]:
 def _signed(run: FinishedRun, step: Any, index: indexes.Index) -> Iterator[Signed]:
     """Documents that were dropped, their partners and what stays for them, and as many others."""
     ids: set[str] = set()
-    for row in run.drawn_decisions(step.method, max(1, run.documents // 4)):
-        ids |= {row["id"], row["partner_id"], row["kept_id"]}
+    for decision in run.drawn_decisions(step.method, max(1, run.documents // 4)):
+        ids |= {decision.id, decision.partner_id or "", decision.kept_id or ""}
     files, columns = own_files(index), ["bands", *(["signature"] if step.kept_bits else [])]
     rows: dict[int, dict[int, Any]] = {}
     others = max(1, run.documents // 2)
@@ -73,7 +73,7 @@ def _signed(run: FinishedRun, step: Any, index: indexes.Index) -> Iterator[Signe
             yield _sign(step, of_part[number], texts[number])
 
 
-def _sign(step: Any, row: dict[str, Any], text: str) -> Signed:
+def _sign(step: Any, row: Row, text: str) -> Signed:
     from datasketch import MinHash
 
     bands, rows = step.banding
@@ -91,7 +91,7 @@ def _sign(step: Any, row: dict[str, Any], text: str) -> Signed:
     )
 
 
-# The keys of bands and the packed bits, by their definitions in dedup/minhash/signatures.py.
+# The keys of bands and the packed bits, by their definitions in dedup/minhash/kernels.py.
 
 
 def _mix(value: int) -> int:
@@ -141,7 +141,7 @@ def _signatures(step: Any, documents: list[Signed]) -> Tally:
     return tally
 
 
-def _pairs(step: Any, documents: list[Signed], decisions: dict[str, Any]) -> list[Tally]:
+def _pairs(step: Any, documents: list[Signed], decisions: dict[str, Decision]) -> list[Tally]:
     """Pairs that share a band, and what was decided on them."""
     from datasketch import MinHashLSH
 
@@ -176,18 +176,18 @@ def _pairs(step: Any, documents: list[Signed], decisions: dict[str, Any]) -> lis
         _not_both_stay(step, decided, signed[a], signed[b], decisions)
     for name, document in signed.items():
         row = decisions.get(name)
-        if row is not None and row["partner_id"]:
+        if row is not None and row.partner_id:
             _similarity(step, decided, document, signed, row)
     return [pairs, decided]
 
 
-def _stays(name: str, decisions: dict[str, Any]) -> bool:
+def _stays(name: str, decisions: dict[str, Decision]) -> bool:
     row = decisions.get(name)
-    return row is None or row["kept_id"] == name
+    return row is None or row.kept_id == name
 
 
 def _not_both_stay(
-    step: Any, tally: Tally, a: Signed, b: Signed, decisions: dict[str, Any]
+    step: Any, tally: Tally, a: Signed, b: Signed, decisions: dict[str, Decision]
 ) -> None:
     """Of two documents that match, one goes."""
     if step.verify is not None:
@@ -205,15 +205,15 @@ def _not_both_stay(
 
 
 def _similarity(
-    step: Any, tally: Tally, document: Signed, signed: dict[str, Signed], row: dict[str, Any]
+    step: Any, tally: Tally, document: Signed, signed: dict[str, Signed], row: Decision
 ) -> None:
     """The similarity of a dropped document to its partner."""
-    partner = signed.get(row["partner_id"])
+    partner = signed.get(row.partner_id or "")
     if partner is None:
-        if row.get("partner_corpus"):
+        if row.partner_corpus:
             tally.explain("earlier_corpus")
         return  # else the partner lies outside of the sample
-    stored = row["similarity"]
+    stored = row.similarity or 0.0
     bands, rows = step.banding
     equal = document.values == partner.values
     if step.verify is None:

@@ -23,7 +23,7 @@ Row = dict[str, Any]
 def index_of(run: FinishedRun, step: Any) -> indexes.Index:
     """The index that a dedup left; NotChecked where there is none."""
     for index in indexes.all_in(run.out):
-        if index.record["label"] == step.label:
+        if index.record.label == step.label:
             return index
     raise NotChecked(f"OUT/index holds no sketches of {step.label}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 SCORE_BOUND = 1e-4  # of a probability: fastText adds float32 numbers in another order
 PERPLEXITY_BOUND = 1e-5  # relative: KenLM adds float32 logarithms (5e-7 was measured)
@@ -29,6 +29,13 @@ CAUSES = {
 }
 
 
+class Difference(NamedTuple):
+    """An item that differs, and how."""
+
+    item: str
+    how: str
+
+
 @dataclass
 class Tally:
     """What a library says of some items. checked = agree + explained + disagree."""
@@ -39,7 +46,7 @@ class Tally:
     agree: int = 0
     explained: Counter[str] = field(default_factory=Counter)
     disagree: int = 0
-    differences: list[tuple[str, str]] = field(default_factory=list)
+    differences: list[Difference] = field(default_factory=list)
 
     def agrees(self, count: int = 1) -> None:
         """Items of which both say the same."""
@@ -57,7 +64,7 @@ class Tally:
         self.checked += 1
         self.disagree += 1
         if len(self.differences) < MOST_NAMED:
-            self.differences.append((item, how))
+            self.differences.append(Difference(item, how))
 
     def compare(self, item: str, stored: Any, theirs: Any) -> None:
         """Agreement where both values are equal."""
@@ -65,18 +72,6 @@ class Tally:
             self.agrees()
         else:
             self.differs(item, f"the run has {stored!r}, {self.library} {theirs!r}")
-
-    def dump(self) -> dict[str, Any]:
-        """As JSON has it."""
-        return {
-            "library": self.library,
-            "what": self.what,
-            "checked": self.checked,
-            "agree": self.agree,
-            "explained": dict(sorted(self.explained.items())),
-            "disagree": self.disagree,
-            "differences": [{"item": item, "how": how} for item, how in self.differences],
-        }
 
 
 class NotChecked(Exception):

@@ -30,7 +30,7 @@ def check(run: FinishedRun) -> list[Tally]:
         raise NotChecked(f"token shards in the format {manifest['format']} are not read here")
     library, encode = _encoder(run.out, manifest.get("tokenizer", "tokenizer.json"))
     tally = Tally(library, "token ids of documents")
-    stored = _stored(run, manifest)
+    stored = _stored(run, manifest["dtype"])
     texts = _texts(run, set(stored))
     begin, end = manifest.get("bos", False), manifest.get("eos", True)
     special = set(manifest["special_ids"].values())
@@ -80,9 +80,9 @@ def _encoder(out: Path, name: str) -> tuple[str, Encode]:
     return "sentencepiece", lambda text: list(processor.encode(text))
 
 
-def _stored(run: FinishedRun, manifest: dict[str, Any]) -> dict[str, list[int]]:
+def _stored(run: FinishedRun, name: str) -> dict[str, list[int]]:
     """The tokens of sampled documents, by id."""
-    dtype = np.dtype(manifest["dtype"]).newbyteorder("<")
+    dtype = np.dtype(name).newbyteorder("<")
     tables = [*run.out.glob("documents-*.parquet"), *run.out.glob("val/documents-*.parquet")]
     stored: dict[str, list[int]] = {}
     drawn = first(run.seed, sorted(tables), PARTS)

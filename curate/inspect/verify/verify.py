@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from curate.inspect.results import Findings, field_values
 from curate.inspect.verify.finished_run import FinishedRun
 from curate.inspect.verify.tally import CAUSES, NotChecked, NotInRun, Tally
 from llmcurate.base.disk.units import counted
@@ -29,10 +30,11 @@ NAMED = 5  # differences of a row that the terminal shows
 
 
 @dataclass
-class Verification:
+class Verification(Findings):
     """A run's comparisons. skipped: (library, why nothing was compared with it);
     absent: the same of libraries for which the run has nothing."""
 
+    NAME = "verify"
     out: str
     seed: int
     documents: int
@@ -56,7 +58,6 @@ class Verification:
         return self.checked > 0 and not self.disagree
 
     def dump(self) -> dict[str, Any]:
-        """As JSON has it."""
         return {
             "out": self.out,
             "seed": self.seed,
@@ -64,10 +65,68 @@ class Verification:
             "passed": self.passed,
             "checked": self.checked,
             "disagree": self.disagree,
-            "comparisons": [tally.dump() for tally in self.tallies],
+            "comparisons": [
+                field_values(tally) | {"explained": dict(sorted(tally.explained.items()))}
+                for tally in self.tallies
+            ],
             "not_checked": [{"library": name, "why": why} for name, why in self.skipped],
             "not_in_run": [{"library": name, "why": why} for name, why in self.absent],
         }
+
+    @property
+    def verdict(self) -> str:
+        """The last line."""
+        if not self.checked:
+            return "nothing of this run could be compared"
+        if self.disagree:
+            return f"{counted(self.disagree, 'disagreement')} without a known cause"
+        return f"all {counted(self.checked, 'comparison')} agree or are explained"
+
+    def page(self) -> str:
+        return templates.render("verify.html", verification=self, causes=CAUSES)
+
+    def text(self) -> str:
+        head = ("library", "compared", "checked", "agree", "explained", "disagree")
+        rows = [
+            (
+                tally.library,
+                tally.what,
+                f"{tally.checked:,}",
+                f"{tally.agree:,}",
+                f"{sum(tally.explained.values()):,}",
+                f"{tally.disagree:,}",
+            )
+            for tally in self.tallies
+        ]
+        lines = table(head, rows, left=(0, 1)) if rows else []
+        causes: dict[str, int] = {}
+        for tally in self.tallies:
+            for cause, count in tally.explained.items():
+                causes[cause] = causes.get(cause, 0) + count
+        if causes:
+            lines += ["", "explained:"]
+            lines += [f"  {causes[cause]:,} {CAUSES[cause]}" for cause in CAUSES if cause in causes]
+        for tally in self.tallies:
+            if tally.differences:
+                lines += ["", f"{tally.library}, {tally.what}:"]
+                lines += [
+                    f"  {plain(item, 120)}: {plain(how, 200)}"
+                    for item, how in tally.differences[:NAMED]
+                ]
+                if tally.disagree > NAMED:
+                    lines.append(
+                        f"  and {tally.disagree - min(NAMED, len(tally.differences)):,} more"
+                    )
+        if self.skipped:
+            lines += ["", "not checked:"]
+            lines += [f"  {name}: {plain(why, 300)}" for name, why in self.skipped]
+        if self.absent:
+            lines += [
+                "",
+                f"nothing in this run for: {'; '.join(name for name, _ in self.absent)}",
+            ]
+        lines += ["", self.verdict]
+        return "\n".join(lines)
 
 
 def verify(out: Path, documents: int, seed: int) -> Verification:
@@ -83,62 +142,3 @@ def verify(out: Path, documents: int, seed: int) -> Verification:
         except NotChecked as reason:
             verification.skipped.append((library, str(reason)))
     return verification
-
-
-def text(verification: Verification) -> str:
-    """The table, what explains differences, the first disagreements, what was not compared."""
-    head = ("library", "compared", "checked", "agree", "explained", "disagree")
-    rows = [
-        (
-            tally.library,
-            tally.what,
-            f"{tally.checked:,}",
-            f"{tally.agree:,}",
-            f"{sum(tally.explained.values()):,}",
-            f"{tally.disagree:,}",
-        )
-        for tally in verification.tallies
-    ]
-    lines = table(head, rows, left=(0, 1)) if rows else []
-    causes: dict[str, int] = {}
-    for tally in verification.tallies:
-        for cause, count in tally.explained.items():
-            causes[cause] = causes.get(cause, 0) + count
-    if causes:
-        lines += ["", "explained:"]
-        lines += [f"  {causes[cause]:,} {CAUSES[cause]}" for cause in CAUSES if cause in causes]
-    for tally in verification.tallies:
-        if tally.differences:
-            lines += ["", f"{tally.library}, {tally.what}:"]
-            lines += [
-                f"  {plain(item, 120)}: {plain(how, 200)}"
-                for item, how in tally.differences[:NAMED]
-            ]
-            if tally.disagree > NAMED:
-                lines.append(f"  and {tally.disagree - min(NAMED, len(tally.differences)):,} more")
-    if verification.skipped:
-        lines += ["", "not checked:"]
-        lines += [f"  {name}: {plain(why, 300)}" for name, why in verification.skipped]
-    if verification.absent:
-        lines += [
-            "",
-            f"nothing in this run for: {'; '.join(name for name, _ in verification.absent)}",
-        ]
-    lines += ["", verdict(verification)]
-    return "\n".join(lines)
-
-
-def verdict(verification: Verification) -> str:
-    """The last line."""
-    if not verification.checked:
-        return "nothing of this run could be compared"
-    if verification.disagree:
-        return f"{counted(verification.disagree, 'disagreement')} without a known cause"
-    return f"all {counted(verification.checked, 'comparison')} agree or are explained"
-
-
-def render(verification: Verification) -> str:
-    """verify.html."""
-    return templates.render(
-        "verify.html", verification=verification, causes=CAUSES, verdict=verdict(verification)
-    )

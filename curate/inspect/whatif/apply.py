@@ -6,7 +6,6 @@ they had, so they are reused; all from there on are computed.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sqlite3
@@ -16,8 +15,10 @@ from pathlib import Path
 from curate.formats.inputs import InputPlan
 from curate.formats.listing import find_files
 from curate.inspect.whatif.question import Question, ask
-from curate.run.driver import Options, Outcome, run_planned
+from curate.run.driver import run_planned
 from curate.run.ledger import Ledger
+from curate.run.messages import Specification
+from curate.run.outcome import Options, Outcome
 from curate.run.plan import plan_run, stage_folder
 from llmcurate.base.errors import UsageError
 
@@ -48,9 +49,8 @@ def _inputs(question: Question) -> InputPlan:
     """The files that the run read and how it cut them into partitions, from its first stage."""
     first = stage_folder(question.out, question.record["stages"][0]["folder"])
     try:
-        spec = json.loads(sorted(first.glob("stage*.json"))[0].read_text(encoding="utf-8"))
-        return InputPlan.load(spec["plan"], first)
-    except (OSError, IndexError, ValueError, KeyError, TypeError):
+        return Specification.in_folder(first).inputs(first)
+    except (OSError, ValueError):
         raise UsageError(f"{first} is gone: run the recipe anew with these settings") from None
 
 

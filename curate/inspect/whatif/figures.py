@@ -241,7 +241,7 @@ class Amount:
     documents: int
     bytes: int
 
-    def dump(self, ratio: float) -> dict[str, Any]:
+    def dump(self, ratio: float) -> dict[str, int]:
         """As JSON values, with tokens."""
         tokens = round(self.bytes / ratio)
         return {"documents": self.documents, "bytes": self.bytes, "tokens": tokens}
@@ -357,25 +357,23 @@ class Answer:
         }
 
     def _rule(self, figures: RuleFigures) -> dict[str, Any]:
-        values: dict[str, Any] = {"marks": figures.marks, "alone": figures.alone.dump(self.ratio)}
+        share = {"marks": figures.marks, "alone": figures.alone.dump(self.ratio)}
         rule = figures.rule
-        if rule is not None:
-            values |= {
-                "setting": rule.setting,
-                "column": rule.column(),
-                "was": rule.was.threshold,
-                "now": rule.now.threshold,
-                "above": rule.now.above,
-                "curve": [
-                    {
-                        "threshold": p.threshold,
-                        **p.kept.dump(self.ratio),
-                        "unmeasured": p.unmeasured.documents,
-                    }
-                    for p in figures.curve
-                ],
-            }
-        return values
+        if rule is None:
+            return share
+        return share | {
+            "setting": rule.setting,
+            "column": rule.column(),
+            "was": rule.was.threshold,
+            "now": rule.now.threshold,
+            "above": rule.now.above,
+            "curve": [
+                {"threshold": p.threshold}
+                | p.kept.dump(self.ratio)
+                | {"unmeasured": p.unmeasured.documents}
+                for p in figures.curve
+            ],
+        }
 
 
 def answer(out: Path, sets: tuple[str, ...] = ()) -> Answer:

@@ -22,8 +22,9 @@ from curate.documents.documents import CORE, NUMBER, PAYLOAD, Documents
 from curate.documents.edits import EDIT, EDITS
 from curate.engines import worker
 from curate.engines.local import call_apart
-from curate.run.worker.specification import build_step, load_spec, open_steps, sketch_rows
-from curate.steps.contracts import CorpusStep, ProductContext, Step
+from curate.run.messages import Rehearsed, RehearseStage, RehearseStep, StepRecord
+from curate.run.worker.stage import build_step, load_stage, sketch_rows
+from curate.steps.contracts import CorpusStep, ProductContext, Step, is_ours, open_in
 from llmcurate.base.disk.parquet_writer import writing
 from llmcurate.base.errors import LlmcurateError
 from llmcurate.base.kernels import compile_time
@@ -38,61 +39,59 @@ PAGE = f"""<html><head><title>River</title></head><body><p class=author>By A. Re
 ROWS = 3
 
 
-_begun: set[str] = set()  # specifications of stages that this process works on
+_begun: set[Path] = set()  # specifications of stages that this process works on
 
 
-def begin_stage(spec: str) -> None:
+def begin_stage(spec: Path) -> None:
     """Where this process compiles kernels, has another one rehearse the stage of that specification
     from its end, and this one where it would wait for a kernel. A process that has compiled some
     already rehearses the stage from its beginning first: a batch without documents, the first one
     of a partition, does not call the kernels of `extract`, which take longest."""
-    payload = {"spec": spec, "backwards": True}
-    worker.offer_help("curate.run.worker.rehearsal:rehearse_all", payload)
+    task = RehearseStage(spec, backwards=True)
+    worker.offer_help("curate.run.worker.rehearsal:rehearse_all", task)
 
     def busy() -> None:
-        rehearse_all(payload)
+        rehearse_all(task)
         worker.waiting_for_kernel()
 
     compile_time.on_busy = busy
     if spec not in _begun:
         _begun.add(spec)
-        open_steps(load_spec(spec), "apply", "steps")
+        load_stage(spec).steps()
         if compile_time.seconds:
-            rehearse_all({**payload, "backwards": False})
+            rehearse_all(RehearseStage(spec, backwards=False))
 
 
-def rehearse_all(payload: dict[str, Any]) -> None:
+def rehearse_all(task: RehearseStage) -> None:
     """Rehearses a stage's steps and those of the stages behind it, of ours, but not those whose
     kernels another process compiles. What fails here fails again in its place."""
-    spec = load_spec(payload["spec"])
-    plain = [step for step in spec["steps"] if not step.own_source() and not step.named_code()]
-    steps = [*plain, *filter(None, [spec["sketch"]]), *spec["later"]["steps"]]
-    for step in reversed(steps) if payload["backwards"] else steps:
+    stage = load_stage(task.spec)
+    plain = [step for step in stage.closed() if is_ours(step)]
+    steps: list[Any] = [*plain, *stage.spec.later]
+    for step in reversed(steps) if task.backwards else steps:
         with suppress(Exception), _refusing():
-            step = build_step(step) if isinstance(step, dict) else step
-            rehearse(step, Path(spec["folder"]))
-            worker.ready(step.label, spec["later"]["of"])
+            step = build_step(step) if isinstance(step, StepRecord) else step
+            rehearse(step, stage.folder)
+            worker.ready(step.label, stage.spec.of)
 
 
-def rehearse_one(payload: dict[str, Any]) -> dict[str, Any]:
-    """Rehearses a step, or products, by itself. payload: `identity` of a step, or None for the
-    products; wait: whether to wait for kernels that another process compiles. Returns `busy`,
-    whether it would have to wait, and `missing`, why a step could not be rehearsed."""
+def rehearse_one(task: RehearseStep) -> Rehearsed:
+    """Rehearses a step, or products, by itself."""
     from llmcurate.base.kernels.locks import Busy
 
     try:
-        with nullcontext() if payload["wait"] else _refusing():
-            if payload["identity"] is None:
+        with nullcontext() if task.wait else _refusing():
+            if task.step is None:
                 rehearse_products()
             else:
-                rehearse(build_step(payload["identity"]), Path())
+                rehearse(build_step(task.step), Path())
     except Busy:
-        return {"busy": True, "missing": None}
+        return Rehearsed(busy=True)
     except LlmcurateError as error:  # a model or a library is not there
-        return {"busy": False, "missing": str(error)}
+        return Rehearsed(missing=str(error))
     except Exception as error:  # said by name; a run may never meet it
-        return {"busy": False, "missing": f"{type(error).__name__}: {error}"}
-    return {"busy": False, "missing": None}
+        return Rehearsed(missing=f"{type(error).__name__}: {error}")
+    return Rehearsed()
 
 
 @contextmanager
@@ -111,7 +110,7 @@ def rehearse(step: Step | CorpusStep, folder: Path) -> None:
     """Does all that a run does with a step. folder: the stage's, with what the step prepared."""
     docs = _sample(step.name == "extract")
     if isinstance(step, Step):
-        step.open_in(folder)
+        open_in(step, folder)
         step.apply(docs.within(step.label)).split()
         return
     from curate.run.decisions import resolve

@@ -6,13 +6,13 @@ Kept for the report. Both depend on documents alone, not on batches or workers.
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
 import xxhash
 
 from curate.documents.documents import Documents
+from curate.run.messages import CutExample
 
 KINDS = ("text_in", "payload_in", "text_out", "worked")
 CUT_EXAMPLES = 3  # of each rule
@@ -30,7 +30,7 @@ class Traces:
 
     def __init__(self, part: int) -> None:
         self.counters: dict[str, Counter[str]] = {k: Counter() for k in KINDS}
-        self.cuts: dict[str, list[dict[str, Any]]] = {}
+        self.cuts: dict[str, list[CutExample]] = {}
         self._sampled = part < SAMPLED_PARTS
 
     def step(self, label: str, before: Documents, after: Documents) -> None:
@@ -65,29 +65,32 @@ class Traces:
                 of_row = cuts[spans.rows[cuts] == row]
                 longest = of_row[np.argmax((spans.end - spans.start)[of_row])]
                 text = bytes(data[offsets[row] : offsets[row + 1]])
-                example = _excerpt(text, int(spans.start[longest]), int(spans.end[longest]))
-                if example["cut"].strip():
-                    put = spans.replacements[int(spans.replacement[longest])]
-                    examples.append({"key": keys[at], **example, "put": put})
+                put = spans.replacements[int(spans.replacement[longest])]
+                start, end = int(spans.start[longest]), int(spans.end[longest])
+                example = _example(keys[at], text, start, end, put)
+                if example.cut.strip():
+                    examples.append(example)
             if examples:
                 self.cuts[f"{label}.{rule}"] = smallest(examples)
 
 
-def smallest(examples: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def smallest(examples: list[CutExample]) -> list[CutExample]:
     """The examples with the smallest keys (hashes of texts): a sample that no order changes."""
-    return sorted({e["key"]: e for e in examples}.values(), key=lambda e: e["key"])[:CUT_EXAMPLES]
+    return sorted({e.key: e for e in examples}.values(), key=lambda e: e.key)[:CUT_EXAMPLES]
 
 
-def _excerpt(text: bytes, start: int, end: int) -> dict[str, Any]:
+def _example(key: int, text: bytes, start: int, end: int, put: str) -> CutExample:
     def plain(piece: bytes) -> str:
         return piece.decode("utf-8", "ignore")
 
-    return {
-        "before": plain(text[max(0, start - AROUND_BYTES) : start]),
-        "cut": plain(text[start : min(end, start + CUT_BYTES)]),
-        "bytes": end - start,
-        "after": plain(text[end : end + AROUND_BYTES]),
-    }
+    return CutExample(
+        key,
+        plain(text[max(0, start - AROUND_BYTES) : start]),
+        plain(text[start : min(end, start + CUT_BYTES)]),
+        end - start,
+        plain(text[end : end + AROUND_BYTES]),
+        put,
+    )
 
 
 def _text_bytes(docs: Documents) -> np.ndarray:

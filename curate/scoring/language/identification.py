@@ -15,6 +15,7 @@ from curate.documents.documents import Documents
 from curate.documents.limits import Limit, decide, langs_of
 from curate.fetch.published import Published
 from curate.scoring.fasttext.model_file import read_header
+from curate.steps.contracts import step
 from curate.steps.profiled import Profiled
 from curate.text import codes
 from llmcurate.base.disk.files import file_digest
@@ -75,6 +76,7 @@ def model_path(model: str) -> Path:
 THRESHOLD = 0.65
 
 
+@step("language")
 class Language(Profiled):
     """Labels every document; drops those in other languages, or that are no language clearly.
 
@@ -84,7 +86,6 @@ class Language(Profiled):
     (model.py).
     """
 
-    name: ClassVar[str] = "language"
     paper: ClassVar[str] = "Joulin et al. 2017 (fastText)"
     only_measures: ClassVar[bool] = True
     version: ClassVar[int] = 2  # 2: an engine of our own, whose sums differ in the last digits

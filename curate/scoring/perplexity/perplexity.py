@@ -1,12 +1,18 @@
 """The step `perplexity`: how expected documents are, and head, middle and tail of a corpus.
 
 Buckets are CCNet's (Wenzek et al. 2020, section 3.4); the cuts are percentiles of the corpus
-itself, language by language, unless the models are CCNet's own.
+itself, language by language, unless the models are CCNet's own. CCNet compares strictly: under the
+first cut is head, under the second middle, else tail; documents without a model, or without a word,
+are `all`. What is under a percentile given for it is `low`. Scores are of documents, or lists of
+those of their paragraphs.
 """
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -14,15 +20,29 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
-from curate.corpus.sketches import Sketches
+from curate.corpus.decisions import (
+    COLUMNS,
+    PIECE,
+    ROWS,
+    Decided,
+    completed,
+    join_pieces,
+    write_piece,
+)
+from curate.corpus.phases import Done, Facts, Phase, forget, run_phases
+from curate.corpus.ranks import find_ranks, score_totals, write_counts
+from curate.corpus.shuffle.tasks import Group, GroupTask, groups, part_files, run_tasks
+from curate.corpus.sketches import Sketches, sketch_batches
 from curate.documents.documents import NUMBER, Documents
 from curate.documents.limits import Limit, decide
-from curate.scoring.perplexity.buckets import BUCKETS
-from curate.steps.contracts import CorpusStep
+from curate.steps.contracts import CorpusStep, FromFiles, step
 from llmcurate.base.errors import UsageError
+from llmcurate.base.messages import Message
 
 MARK = "{lang}"  # stands for the language in a model's path
 EVERY = "*"  # the key of a model for all languages
+BUCKETS = ("head", "middle", "tail", "all", "low")
+ALL, LOW = BUCKETS.index("all"), BUCKETS.index("low")
 
 
 def find_models(pattern: str) -> dict[str, Path]:
@@ -55,14 +75,14 @@ def find_models(pattern: str) -> dict[str, Path]:
 _NO_LANG = ""
 
 
-class Perplexity(CorpusStep):
+@step("perplexity")
+class Perplexity(CorpusStep, FromFiles):
     """Sorts documents into head, middle and tail by perplexity.
 
     Columns: `score` (perplexity; null without a model or a word), `bucket`, on demand `first`. By
     paragraph: `paragraphs` and `cut` (paragraphs.py).
     """
 
-    name: ClassVar[str] = "perplexity"
     in_tasks: ClassVar[bool] = True
     paper: ClassVar[str] = "Wenzek et al. 2020, section 3.4"
 
@@ -172,12 +192,12 @@ class Perplexity(CorpusStep):
 
     def identity(self) -> dict[str, Any]:
         """With the models found here and now; a damaged one is refused before the run."""
-        from curate.scoring.perplexity import ccnet
+        from curate.scoring.perplexity.model import check_own
         from curate.scoring.perplexity.model_file import is_kenlm, read_model
 
         models = find_models(self.model)
         if self.cutoffs == "ccnet":
-            ccnet.check_own(self.label, models, self.ccnet_sha256)
+            check_own(self.label, models, self.ccnet_sha256)
         for path in models.values():
             whole = is_kenlm(path) or read_model(path, whole=True).variant == "ccnet"
             if whole and self.repeats:
@@ -216,8 +236,7 @@ class Perplexity(CorpusStep):
 
     def open(self) -> None:
         """Loads the models: those of llmcurate are memory-mapped."""
-        from curate.scoring.perplexity.ccnet import kenlm_beside
-        from curate.scoring.perplexity.model import NgramModel
+        from curate.scoring.perplexity.model import NgramModel, kenlm_beside
         from curate.scoring.perplexity.model_file import is_kenlm
 
         self._models = {
@@ -231,8 +250,6 @@ class Perplexity(CorpusStep):
         langs = [lang or _NO_LANG for lang in docs.table["lang"].to_pylist()]
         columns = {"lang": pa.array(langs, pa.string())}
         if self.by == "paragraph":
-            from curate.scoring.perplexity.paragraphs import paragraph_texts, score_lists
-
             rows, texts = paragraph_texts(docs)
             each = np.repeat(np.array(langs, object), np.diff(rows)).tolist()
             columns["score"] = score_lists(rows, self._by_language(texts, each, "perplexity"))
@@ -260,6 +277,17 @@ class Perplexity(CorpusStep):
         """Buckets by percentiles of the corpus decide where only some of them are kept."""
         return "any" if self.keep and self.cutoffs == "own" else "own"
 
+    @property
+    def obstacle(self) -> str | None:
+        """Percentiles."""
+        if self.cutoffs == "ccnet":
+            return None
+        without = f" --set {self.label}.low=0" if self.low else ""
+        return (
+            f"percentiles are of the whole corpus; --set {self.label}.cutoffs=ccnet{without}"
+            " takes the limits that CCNet's models have"
+        )
+
     def limits(self) -> list[Limit]:
         if self.by == "paragraph":
             return []
@@ -269,17 +297,13 @@ class Perplexity(CorpusStep):
             Limit("repeated", "first", "least_first", self.least_first, above=False),
         ]
 
-    def resolve(self, sketches: Sketches) -> dict[str, Any]:
-        from curate.scoring.perplexity.buckets import resolve
-
+    def resolve(self, sketches: Sketches) -> Decided:
         return resolve(self, sketches)
 
     def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
         at = np.searchsorted(decisions["n"].to_numpy(), docs.table[NUMBER].to_numpy())
         rows = decisions.take(pa.array(at))
         if self.by == "paragraph":
-            from curate.scoring.perplexity.paragraphs import cut_paragraphs
-
             return cut_paragraphs(docs, self.keep, rows)
         score = rows["score"].combine_chunks().cast(pa.float64())
         values = score.to_numpy(zero_copy_only=False).astype(np.float64)
@@ -293,3 +317,315 @@ class Perplexity(CorpusStep):
             gone = np.array([b not in self.keep for b in bucket], np.bool_)
             docs = docs.drop(gone, "bucket", values, detail=bucket)
         return docs
+
+
+# Tasks on groups of sketch files run in three phases: seen -> cuts -> pieces. The caller keeps
+# nothing of the documents; it copies the pieces of decisions into one file.
+
+BINS = 40
+MOST = 1e300  # perplexities above, infinite ones too, stand in the last bin
+Cuts = dict[str, tuple[float, float, float]]  # where head ends, tail begins, low ends
+
+
+def ranks_between(scores: int, percent: float) -> tuple[int, int]:
+    """The ranks (from 0) that a percentile of so many scores lies between."""
+    place = (scores - 1) * percent / 100
+    return math.floor(place), math.ceil(place)
+
+
+def percentile(scores: int, ranked: dict[int, float], percent: float) -> float:
+    """The exact percentile, between ranks by the straight line, as numpy has it. ranked: scores by
+    rank. Infinite scores rank above all others, and a percentile between two of them is infinite,
+    where numpy has NaN."""
+    low, high = (ranked[rank] for rank in ranks_between(scores, percent))
+    if low == high:
+        return low
+    place = (scores - 1) * percent / 100
+    return low + (high - low) * (place - math.floor(place))
+
+
+def bucket_of(
+    score: np.ndarray, head: np.ndarray, tail: np.ndarray, low: np.ndarray | float = 0.0
+) -> np.ndarray:
+    """int8[rows]: places in BUCKETS; all are float64[rows], NaN: no score, or no cuts."""
+    buckets = np.where(score < head, 0, np.where(score < tail, 1, 2))
+    buckets = np.where(score < low, LOW, buckets)
+    return np.where(np.isnan(score) | np.isnan(head), ALL, buckets).astype(np.int8)
+
+
+# "We [...] compute the perplexity of each paragraph" (Wenzek et al. 2020, section 3.4); their code
+# scores pages. A paragraph is a line, as in CCNet's dedup. One without a word has no score and
+# stays with its neighbours; the percentiles are of all paragraphs of a language.
+
+
+def paragraph_texts(docs: Documents) -> tuple[np.ndarray, pa.LargeStringArray]:
+    """(int64[rows + 1], the first line of each row; every line with the newline behind it)."""
+    from curate.text.buffers import text_array
+    from curate.text.lines import newline_lines
+
+    data, offsets = docs.buffers()
+    lines = newline_lines(docs)
+    tiles = np.append(lines.start, offsets[-1])
+    return lines.rows, text_array(data, tiles)
+
+
+def score_lists(rows: np.ndarray, scores: np.ndarray) -> pa.ListArray:
+    """The scores of the lines of each row, float64[lines]; NaN becomes null."""
+    values = pa.array(scores, pa.float64(), mask=np.isnan(scores))
+    return pa.ListArray.from_arrays(pa.array(rows.astype(np.int32)), values)
+
+
+def cut_paragraphs(docs: Documents, keep: tuple[str, ...], decisions: pa.Table) -> Documents:
+    """The batch without paragraphs of buckets that are not kept. decisions: a row a document, with
+    the scores of its lines and the cuts of its language.
+
+    Columns: `paragraphs`, how many have a score, and `cut`, how many of them went. Rules: `bucket`
+    (all) for a document none of whose paragraphs has a score, `nothing_left` where all went.
+    """
+    from curate.documents.cutting import cut_marked
+    from curate.text.lines import newline_lines
+
+    _, offsets = docs.buffers()
+    lines = newline_lines(docs)
+    lists = decisions["score"].combine_chunks()
+    score = lists.flatten().to_numpy(zero_copy_only=False).astype(np.float64)
+    row = np.repeat(np.arange(len(docs)), np.diff(lines.rows))
+    cuts = [
+        decisions[name].combine_chunks().cast(pa.float64()).to_numpy(zero_copy_only=False)[row]
+        for name in ("head", "tail", "low")
+    ]
+    bucket = bucket_of(score, *cuts)
+    kept_codes = [code for code, name in enumerate(BUCKETS) if name in keep or not keep]
+    scored = ~np.isnan(score)
+    removed = scored & ~np.isin(bucket, kept_codes)
+    paragraphs = np.bincount(row[scored], minlength=len(docs))
+    cut = np.bincount(row[removed], minlength=len(docs))
+    docs = docs.annotate("paragraphs", paragraphs.astype(np.int32))
+    docs = docs.annotate("cut", cut.astype(np.int32))
+    if keep and "all" not in keep:
+        docs = docs.drop(paragraphs == 0, "bucket", detail=["all"] * len(docs))
+    docs = docs.drop((cut > 0) & (cut == paragraphs), "nothing_left", paragraphs - cut, 1)
+    edited = (cut > 0) & ~docs.marked()
+    if not edited.any():
+        return docs
+    marks = np.where(removed, bucket + 1, 0).astype(np.uint8)
+    mark = np.repeat(marks, np.diff(np.append(lines.start, offsets[-1])))
+    # Where the last paragraphs went, the line end of the last that stays goes with them.
+    stays = np.flatnonzero(scored & ~removed)
+    for r in np.flatnonzero(edited):
+        last = stays[np.searchsorted(row[stays], r, "right") - 1]
+        behind = marks[last + 1 : lines.rows[r + 1]]
+        if behind.any():
+            end = lines.end[last] - offsets[0]
+            mark[end : offsets[r + 1] - offsets[0]] = behind[behind > 0][-1]
+    return cut_marked(docs, mark, edited, BUCKETS)
+
+
+def bins_of(low: float, high: float) -> tuple[float, float]:
+    """(logarithm where the first bin begins, width) of bins from the least to the greatest score,
+    of equal width of the logarithm."""
+    least, most = math.log10(1 + min(low, MOST)), math.log10(1 + min(high, MOST))
+    return least, max((most - least) / BINS, 1e-6)
+
+
+def bin_counts(score: np.ndarray, least: float, width: float) -> np.ndarray:
+    """int64[BINS]: scores by bin."""
+    place = np.floor((np.log10(1 + np.minimum(score, MOST)) - least) / width)
+    return np.bincount(np.clip(place, 0, BINS - 1).astype(np.int64), minlength=BINS)
+
+
+def histogram(counts: np.ndarray, least: float, width: float) -> dict[str, Any]:
+    """As inspect/report/bins.py dumps them."""
+    edges = 10 ** (least + width * np.arange(BINS + 1)) - 1
+    return {
+        "scale": "log",
+        "edges": [round(e, 6) for e in edges.tolist()],
+        "counts": counts.tolist(),
+    }
+
+
+MOST_LANGS = 50  # in the report
+CUTS = ("head", "tail", "low")  # the last is read where the scores of a document are several
+
+
+def _schema(first: bool, paragraphs: bool) -> pa.Schema:
+    number = pa.float64()
+    columns = [("score", pa.list_(number) if paragraphs else number), ("bucket", pa.string())]
+    cuts = CUTS if paragraphs else CUTS[:2]
+    columns += [(name, number) for name in (*cuts, *(["first"] if first else []))]
+    return pa.schema([*COLUMNS, *columns])
+
+
+def _cuts(
+    step: Perplexity, sketches: Sketches, folder: Path, file_groups: list[Group], counted: Path
+) -> Cuts:
+    """By language; a language without a score has none."""
+    if step.cutoffs == "ccnet":
+        from curate.scoring.perplexity.model import CUTOFFS
+
+        return {lang: (*cuts, 0.0) for lang, cuts in CUTOFFS.items()}
+    seen = score_totals(sketches.connection, counted, len(file_groups))
+    scored = {lang: scores for lang, (_, scores, *_) in seen.items() if scores}
+    percents = (step.head, step.tail, *([step.low] if step.low else []))
+    ranks = {
+        lang: sorted({r for p in percents for r in ranks_between(scores, p)})
+        for lang, scores in scored.items()
+    }
+    if not ranks:
+        return {lang: (*cuts, 0.0) for lang, cuts in step.cuts.items()}
+    run, db = sketches.run, sketches.connection
+    ranked = find_ranks(run, db, folder, file_groups, counted, ranks, by_lang=True)
+    cuts: Cuts = {}
+    for lang, n in scored.items():
+        head, tail = (percentile(n, ranked[lang], p) for p in percents[:2])
+        low = percentile(n, ranked[lang], step.low) if step.low else 0.0
+        cuts[lang] = (*step.cuts.get(lang, (head, tail)), low)
+    return {lang: (*pair, 0.0) for lang, pair in step.cuts.items()} | cuts
+
+
+def resolve(step: Perplexity, sketches: Sketches) -> Decided:
+    """Writes the decisions; returns figures by language."""
+    file_groups = groups(sketches, sketches.sizes.task_documents)
+    first, paragraphs = step.repeats, step.by == "paragraph"
+
+    def seen(folder: Path, done: Done) -> Facts:
+        write_counts(sketches.run, folder, file_groups, by_lang=True)
+        return {}
+
+    def cuts(folder: Path, done: Done) -> Facts:
+        counted = done.folder("seen")
+        by_lang = score_totals(sketches.connection, counted, len(file_groups))
+        shown = sorted(by_lang, key=lambda lang: (-by_lang[lang][0], lang))[:MOST_LANGS]
+        bins = {g: bins_of(*by_lang[g][2:]) for g in shown if by_lang[g][1]}
+        found = Languages(_cuts(step, sketches, folder, file_groups, counted), shown, bins)
+        (folder / LANGUAGES).write_bytes(found.to_json())
+        return {}
+
+    def pieces(folder: Path, done: Done) -> Facts:
+        file = done.file("cuts", LANGUAGES)
+        tasks = [PiecesTask(g.part, folder, g, file, first, paragraphs) for g in file_groups]
+        answers = run_tasks(sketches.run, f"{__name__}:write_pieces", tasks, Seen)
+        total = Seen({lang: {} for lang in _languages(file).shown}, {})
+        for answer in answers:
+            total.add(answer)
+        (folder / SEEN).write_bytes(total.to_json())
+        return {}
+
+    phases = [
+        Phase("seen", seen),
+        Phase("cuts", cuts, frees=("seen",)),
+        Phase("pieces", pieces),
+    ]
+    done = run_phases(sketches.folder, phases)
+    piece_files = part_files(done.folder("pieces"), PIECE, len(file_groups))
+    join_pieces(sketches.decisions, _schema(first, paragraphs), piece_files)
+    languages = _languages(done.file("cuts", LANGUAGES))
+    total = Seen.from_json(done.file("pieces", SEEN).read_bytes())
+    forget(sketches.folder)
+    figures = {lang or "(none)": _figures(languages, total, lang, step) for lang in languages.shown}
+    return Decided({}, tables={"perplexity": figures})
+
+
+LANGUAGES, SEEN = "languages.json", "seen.json"
+
+
+@dataclass(frozen=True)
+class Languages(Message):
+    """By language: cuts. Of the languages that are shown: bins, as `bins_of` has them, where they
+    have scores."""
+
+    cuts: Cuts
+    shown: list[str]
+    bins: dict[str, tuple[float, float]]
+
+
+def _languages(file: Path) -> Languages:
+    return Languages.from_json(file.read_bytes())
+
+
+@dataclass(frozen=True)
+class Seen(Message):
+    """By language: documents (or paragraphs) by bucket, and scores by bin."""
+
+    buckets: dict[str, dict[str, int]]
+    bins: dict[str, list[int]]
+
+    def add(self, other: Seen) -> None:
+        """Add the counts of another one."""
+        for lang, counts in other.buckets.items():
+            own = self.buckets.setdefault(lang, {})
+            for name, count in counts.items():
+                own[name] = own.get(name, 0) + count
+        for lang, of_bins in other.bins.items():
+            before = self.bins.get(lang, [0] * len(of_bins))
+            self.bins[lang] = [a + b for a, b in zip(before, of_bins, strict=True)]
+
+
+def _figures(languages: Languages, seen: Seen, lang: str, step: Perplexity) -> dict[str, Any]:
+    """Of a language: cuts, documents (or paragraphs) by bucket, a histogram where it has scores."""
+    *cuts, low = languages.cuts.get(lang, (0.0,))
+    buckets = dict(sorted(seen.buckets[lang].items()))
+    figures: dict[str, Any] = {"by": step.by, "buckets": buckets, "cuts": cuts}
+    if low:
+        figures["low"] = low
+    if lang in languages.bins:
+        figures["histogram"] = histogram(np.array(seen.bins[lang]), *languages.bins[lang])
+    return figures
+
+
+@dataclass(frozen=True)
+class PiecesTask(GroupTask):
+    """The decisions on a group's documents are to be written. languages: the file of their cuts;
+    first: whether sketches have `first`; paragraphs: whether scores are of these."""
+
+    languages: Path
+    first: bool
+    paragraphs: bool
+
+
+def write_pieces(task: PiecesTask) -> Seen:
+    """A task: the decisions on a group's documents. Held is a batch. Returns, by language of those
+    that are shown, documents by bucket and scores by bin."""
+    seen = Seen({}, {})
+    schema = _schema(task.first, task.paragraphs)
+    write_piece(task.file(PIECE), schema, _pieces(task, schema, seen))
+    return seen
+
+
+def _pieces(task: PiecesTask, schema: pa.Schema, seen: Seen) -> Iterator[pa.RecordBatch]:
+    columns = ["lang", "score", *(["first"] if task.first else [])]
+    languages = _languages(task.languages)
+    names = pa.array(BUCKETS, pa.string())
+    for batch in sketch_batches(task.group.files, columns, ROWS):
+        coded = batch["lang"].dictionary_encode()
+        langs, code = coded.dictionary.to_pylist(), coded.indices.to_numpy()
+        cuts = np.array([languages.cuts.get(g) or (np.nan,) * 3 for g in langs]).reshape(-1, 3)
+        score = batch["score"]
+        each = np.arange(len(batch))  # the document of each score
+        if task.paragraphs:
+            each, score = score.value_parent_indices().to_numpy(), score.flatten()
+        values = score.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        bucket = bucket_of(values, *cuts[code[each]].T)
+        for number, lang in enumerate(langs):
+            if lang not in languages.shown:
+                continue
+            of_lang = code[each] == number
+            counts = np.bincount(bucket[of_lang], minlength=len(BUCKETS)).tolist()
+            by_bucket = {name: n for name, n in zip(BUCKETS, counts, strict=True) if n}
+            of_bins = {}
+            if lang in languages.bins:
+                some = values[of_lang]
+                counted = bin_counts(some[~np.isnan(some)], *languages.bins[lang])
+                of_bins[lang] = counted.tolist()
+            seen.add(Seen({lang: by_bucket}, of_bins))
+        rows = len(batch)
+        out = {name: batch[name] for name in ("part", "n", "id", "score")}
+        out |= {"drop": pa.repeat(pa.scalar(False), rows)}
+        out |= {"method": pa.repeat(pa.scalar("perplexity"), rows)}
+        if not task.paragraphs:
+            out |= {"bucket": names.take(pa.array(bucket))}
+        for name, of_name in zip(CUTS, cuts[code].T, strict=True):
+            out[name] = pa.array(of_name, mask=np.isnan(of_name))
+        if task.first:
+            out["first"] = batch["first"]
+        yield completed(schema, rows, out)

@@ -70,7 +70,7 @@ def calibration(scores: np.ndarray, good: np.ndarray) -> dict[str, Any]:
     return {"bins": rows, "error": error / len(scores)}
 
 
-def deciles(scores: np.ndarray, good: np.ndarray) -> list[dict[str, Any]]:
+def deciles(scores: np.ndarray, good: np.ndarray) -> list[dict[str, float]]:
     """Ten parts of equal size by score, the best first: bounds, documents, good ones."""
     order = np.argsort(-scores, kind="stable")
     rows = []
@@ -87,7 +87,7 @@ def deciles(scores: np.ndarray, good: np.ndarray) -> list[dict[str, Any]]:
     return rows
 
 
-def kept_fractions(scores: np.ndarray, good: np.ndarray) -> list[dict[str, Any]]:
+def kept_fractions(scores: np.ndarray, good: np.ndarray) -> list[dict[str, float]]:
     """Thresholds that keep a fraction of the others, and what they keep of the good ones."""
     others, best = np.sort(scores[~good]), np.sort(scores[good])
     rows = []
@@ -136,3 +136,13 @@ def measure(scores: np.ndarray, good: np.ndarray) -> dict[str, Any] | None:
         "thresholds": kept_fractions(scores, good),
         "curves": curves(scores, good),
     }
+
+
+def summary(figures: dict[str, Any]) -> str:
+    """The figures of `measure` in a line."""
+    n = figures["documents"]
+    return (
+        f"{n['positive']} positive, {n['negative']} negative: ROC AUC {figures['roc_auc']:.4f},"
+        f" average precision {figures['average_precision']:.4f}, calibration error"
+        f" {figures['calibration']['error']:.4f}"
+    )

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from curate.scoring.fasttext import classifier
-from curate.scoring.fasttext.explaining import Share
+from curate.scoring.fasttext.classifier import Share
 from curate.scoring.fasttext.features import END_WORD, LABEL_PREFIX, SPACE
 from curate.scoring.fasttext.model_file import read_header
 from curate.scoring.language.model import fasttext_lines

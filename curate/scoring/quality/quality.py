@@ -8,7 +8,8 @@ document stays and has its score.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,16 +18,24 @@ import pyarrow as pa
 import xxhash
 from pydantic import Field, PrivateAttr, model_validator
 
-from curate.corpus.decisions import COLUMNS, ROWS, join_pieces, piece_files, write_piece
-from curate.corpus.phases import Done, Phase, forget, run_phases
+from curate.corpus.decisions import (
+    COLUMNS,
+    PIECE,
+    ROWS,
+    Decided,
+    completed,
+    join_pieces,
+    write_piece,
+)
+from curate.corpus.phases import Done, Facts, Phase, forget, run_phases
 from curate.corpus.ranks import ALL, find_ranks, score_totals, write_counts
-from curate.corpus.shuffle.tasks import Group, groups, run_tasks
-from curate.corpus.sketches import Sketches, Task, sketch_batches
+from curate.corpus.shuffle.tasks import GroupTask, groups, part_files, run_tasks
+from curate.corpus.sketches import Sketches, sketch_batches
 from curate.documents.documents import NUMBER, Documents
 from curate.documents.limits import Limit, decide
 from curate.scoring.quality.measures import kept_count
 from curate.scoring.quality.model import VARIABLE, Classifier, effective, good_label
-from curate.steps.contracts import CorpusStep, Settings, Step
+from curate.steps.contracts import CorpusStep, Explains, FromFiles, Kinds, Settings, Step, step
 from llmcurate.base.disk.files import file_digest
 from llmcurate.base.errors import UsageError
 
@@ -44,10 +53,10 @@ def pareto_draws(ids: pa.Array, alpha: float, seed: int) -> np.ndarray:
     return np.minimum(share, 1.0) ** (-1.0 / alpha) - 1.0
 
 
-class Scored(Settings):
+class Scored(FromFiles, Explains, Kinds):
     """The settings of both kinds of the step, and the model behind them."""
 
-    name: ClassVar[str] = "quality"
+    name: ClassVar[str] = "quality"  # of both kinds
     paper: ClassVar[str] = "Brown et al. 2020, appendix A; Li et al. 2024, section 4.4"
 
     model: str | None = Field(
@@ -82,7 +91,7 @@ class Scored(Settings):
     _model: Classifier | None = PrivateAttr(default=None)
 
     @classmethod
-    def fitting(cls, settings: dict[str, Any]) -> type[Settings]:
+    def fitting(cls, settings: Mapping[str, Any]) -> type[Settings]:
         """A share of the corpus needs the whole corpus, everything else one document."""
         return Quality if settings.get("keep_fraction") is None else QualityShare
 
@@ -159,6 +168,7 @@ class Scored(Settings):
         return self._model.scores(*docs.buffers())
 
 
+@step("quality")
 class Quality(Scored, Step):
     """Scores documents; drops those below `threshold`, or by GPT-3's draw.
 
@@ -199,17 +209,12 @@ class QualityShare(Scored, CorpusStep):
     """
 
     in_tasks: ClassVar[bool] = True
-
-    def sketch_identity(self) -> dict[str, Any]:
-        """Without the share: another one needs no new scores."""
-        facts = self.identity()
-        settings = {k: v for k, v in facts["settings"].items() if k != "keep_fraction"}
-        return facts | {"settings": settings}
+    after_sketches: ClassVar[frozenset[str]] = frozenset({"keep_fraction"})
 
     def sketch(self, docs: Documents) -> pa.Table:
         return pa.table({"score": self.scores(docs)})
 
-    def resolve(self, sketches: Sketches) -> dict[str, Any]:
+    def resolve(self, sketches: Sketches) -> Decided:
         return resolve(self, sketches)
 
     def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
@@ -226,32 +231,36 @@ class QualityShare(Scored, CorpusStep):
 # The phases are seen -> threshold -> pieces. `drop` is left to the step's `apply`, and no row has a
 # cluster, so that OUT/decisions.parquet has none of them.
 SCHEMA = pa.schema([*COLUMNS, ("score", pa.float64()), ("threshold", pa.float64())])
+THRESHOLD = "threshold.f64"
 
 
-def resolve(step: QualityShare, sketches: Sketches) -> dict[str, Any]:
+def resolve(step: QualityShare, sketches: Sketches) -> Decided:
     """Writes the decisions; returns counts for the report."""
     file_groups = groups(sketches, sketches.sizes.task_documents)
     run, db = sketches.run, sketches.connection
     share = step.keep_fraction
     assert share is not None
 
-    def seen(folder: Path, done: Done) -> dict[str, Any]:
+    def seen(folder: Path, done: Done) -> Facts:
         write_counts(run, folder, file_groups, by_lang=False)
         return {}
 
-    def threshold(folder: Path, done: Done) -> dict[str, Any]:
+    def threshold(folder: Path, done: Done) -> Facts:
         counted = done.folder("seen")
         documents = score_totals(db, counted, len(file_groups)).get(ALL, (0,))[0]
-        if not documents:
-            return {"documents": 0, "threshold": 0.0}
-        rank = documents - kept_count(documents, share)
-        ranked = find_ranks(run, db, folder, file_groups, counted, {ALL: [rank]}, by_lang=False)
-        return {"documents": documents, "threshold": ranked[ALL][rank]}
+        least = 0.0
+        if documents:
+            rank = documents - kept_count(documents, share)
+            wanted = {ALL: [rank]}
+            ranked = find_ranks(run, db, folder, file_groups, counted, wanted, by_lang=False)
+            least = ranked[ALL][rank]
+        np.array([least]).tofile(folder / THRESHOLD)
+        return {"documents": documents}
 
-    def pieces(folder: Path, done: Done) -> dict[str, Any]:
-        shared = {"threshold": done.facts["threshold"], "method": step.name, "folder": str(folder)}
-        tasks = [{**group.dump(), **shared} for group in file_groups]
-        return {"kept": sum(d["kept"] for d in run_tasks(run, f"{__name__}:write_pieces", tasks))}
+    def pieces(folder: Path, done: Done) -> Facts:
+        least = float(np.fromfile(done.file("threshold", THRESHOLD))[0])
+        tasks = [PiecesTask(g.part, folder, g, least, step.name) for g in file_groups]
+        return {"kept": sum(run_tasks(run, f"{__name__}:write_pieces", tasks, int))}
 
     phases = [
         Phase("seen", seen),
@@ -259,30 +268,39 @@ def resolve(step: QualityShare, sketches: Sketches) -> dict[str, Any]:
         Phase("pieces", pieces),
     ]
     done = run_phases(sketches.folder, phases)
-    join_pieces(sketches.decisions, SCHEMA, piece_files(done.folder("pieces"), len(file_groups)))
+    join_pieces(
+        sketches.decisions, SCHEMA, part_files(done.folder("pieces"), PIECE, len(file_groups))
+    )
+    least = float(np.fromfile(done.file("threshold", THRESHOLD))[0])
+    documents, kept = done.facts["documents"], done.facts["kept"]
     forget(sketches.folder)
-    counts = {name: done.facts[name] for name in ("documents", "threshold", "kept")}
-    return {**counts, "dropped": counts["documents"] - counts["kept"]}
+    counts = {"documents": documents, "threshold": least, "kept": kept}
+    return Decided({**counts, "dropped": documents - kept})
 
 
-def write_pieces(task: Task) -> dict[str, Any]:
+@dataclass(frozen=True)
+class PiecesTask(GroupTask):
+    """The decisions on a group's documents are to be written. method: the name of the step."""
+
+    threshold: float
+    method: str
+
+
+def write_pieces(task: PiecesTask) -> int:
     """A task: the decisions on a group's documents, and how many of them reach the threshold. Held
     is a batch."""
-    group = Group.load(task)
     kept: list[int] = []
-    path = piece_files(Path(task["folder"]), group.part + 1)[-1]
-    write_piece(path, SCHEMA, _pieces(task, group, kept))
-    return {"kept": sum(kept)}
+    write_piece(task.file(PIECE), SCHEMA, _pieces(task, kept))
+    return sum(kept)
 
 
-def _pieces(task: Task, group: Group, kept: list[int]) -> Iterator[pa.RecordBatch]:
-    for batch in sketch_batches(group.files, ["score"], ROWS):
+def _pieces(task: PiecesTask, kept: list[int]) -> Iterator[pa.RecordBatch]:
+    for batch in sketch_batches(task.group.files, ["score"], ROWS):
         rows, score = len(batch), batch["score"].cast(pa.float64())
         values = score.to_numpy(zero_copy_only=False)
-        kept.append(int(np.count_nonzero(values >= task["threshold"])))
+        kept.append(int(np.count_nonzero(values >= task.threshold)))
         columns = {"part": batch["part"], "n": batch["n"], "id": batch["id"], "score": score}
         columns |= {"drop": pa.repeat(pa.scalar(False), rows)}
-        columns |= {"method": pa.repeat(pa.scalar(task["method"]), rows)}
-        columns |= {"threshold": pa.repeat(pa.scalar(task["threshold"], pa.float64()), rows)}
-        arrays = [columns[f.name] if f.name in columns else pa.nulls(rows, f.type) for f in SCHEMA]
-        yield pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+        columns |= {"method": pa.repeat(pa.scalar(task.method), rows)}
+        columns |= {"threshold": pa.repeat(pa.scalar(task.threshold, pa.float64()), rows)}
+        yield completed(SCHEMA, rows, columns)

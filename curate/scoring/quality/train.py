@@ -1,6 +1,6 @@
 """Train a quality classifier: documents that are good against documents as they come.
 
-The same documents give the same bytes, in whatever order they come (scoring/language/examples.py).
+The same documents give the same bytes, in whatever order they come (scoring/language/train.py).
 
 Presets. They train on whole documents, prepared as curate/scoring/quality/model.py says.
 - `dclm` (Li et al. 2024, section 4.4 and appendix): words and pairs of words, lr 0.1, dim 100,
@@ -31,9 +31,8 @@ import pyarrow as pa
 
 from curate.corpus.direct_input import DirectInput
 from curate.formats.read_settings import ReadSettings
-from curate.formats.subset import plan_reading
-from curate.scoring.language.examples import BATCH, Example, Lines, Training
-from curate.scoring.language.train import fit_apart
+from curate.formats.reading import plan_reading
+from curate.scoring.language.train import BATCH, Example, Lines, Training, fit_apart
 from curate.scoring.quality.measures import measure
 from curate.scoring.quality.model import GOOD, REST, Classifier, joined_lines
 from curate.steps.contracts import CallApart

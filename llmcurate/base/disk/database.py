@@ -11,6 +11,11 @@ from typing import Any
 MEMORY = "1GB"
 
 
+def quoted(name: str) -> str:
+    """A column's name as SQL has it, whatever it is."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 def literal(path: Path | str) -> str:
     """The path as an SQL string."""
     return "'" + str(path).replace("'", "''") + "'"

@@ -79,7 +79,7 @@ def row_bytes(values: pa.ChunkedArray | pa.Array) -> np.ndarray:
 
 def _has_bytes(kind: pa.DataType) -> bool:
     text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    return text or pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+    return bool(text or pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
 class TableWriter:

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from llmcurate.base.disk.files import file_digest, listening
 from llmcurate.base.errors import Damaged
+from llmcurate.base.messages import Message, Task
 
 Seal = list[Any]
 SealedPath = list[Any]  # [path, seal], as a task has it
@@ -63,13 +65,13 @@ def sealing() -> Iterator[list[SealedPath]]:
 _stamps: dict[str, tuple[Seal, tuple[int, ...]]] = {}  # of files that this process compared
 
 
-def verify(task: dict[str, Any]) -> None:
+def verify(own: Iterable[SealedPath], shared: Iterable[SealedPath] = ()) -> None:
     """Compares what a task is about to read; Damaged names the first file that is not what was
-    written. task: `sealed` (path, seal) are its own files; `shared` those that every task reads,
-    which a process compares once, and again where a time of change is another."""
-    for path, sealed in task.get("sealed", ()):
+    written. own: files of this task; shared: those that every task reads, which a process compares
+    once, and again if a time of change is another."""
+    for path, sealed in own:
         _compared(path, sealed)
-    for path, sealed in task.get("shared", ()):
+    for path, sealed in shared:
         if _stamps.get(path) != (sealed, stamp := _stamp(path)):
             _compared(path, sealed)
             _stamps[path] = sealed, stamp
@@ -89,21 +91,35 @@ def _stamp(path: str) -> tuple[int, ...]:
     return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns
 
 
-def compare(payload: dict[str, Any]) -> dict[str, Any]:
-    """A task: files (path, seal) compared by content; returns the faults by path."""
-    faults = {path: fault(Path(path), sealed) for path, sealed in payload["files"]}
-    return {"faults": {path: text for path, text in faults.items() if text is not None}}
+@dataclass(frozen=True)
+class CompareTask(Task):
+    """Files to be compared by content."""
+
+    files: list[SealedPath]
 
 
-def tasks(files: Iterable[tuple[Path, Seal]]) -> Iterator[dict[str, Any]]:
+@dataclass(frozen=True)
+class Faults(Message):
+    """What is wrong with files, by their paths."""
+
+    faults: dict[str, str]
+
+
+def compare(task: CompareTask) -> Faults:
+    """Return the faults of a task's files."""
+    faults = {path: fault(Path(path), sealed) for path, sealed in task.files}
+    return Faults({path: text for path, text in faults.items() if text is not None})
+
+
+def tasks(files: Iterable[tuple[Path, Seal]]) -> Iterator[CompareTask]:
     """The tasks of `compare` over so many files."""
-    waiting: list[tuple[str, Seal]] = []
+    waiting: list[SealedPath] = []
     size = part = 0
     for path, sealed in files:
-        waiting.append((str(path), sealed))
+        waiting.append([str(path), sealed])
         size += sealed[0] or TASK_BYTES // 8
         if size >= TASK_BYTES:
-            yield {"part": part, "files": waiting}
+            yield CompareTask(part, waiting)
             waiting, size, part = [], 0, part + 1
     if waiting:
-        yield {"part": part, "files": waiting}
+        yield CompareTask(part, waiting)

@@ -16,6 +16,7 @@ from typing import Any
 from llmcurate.base.disk import units
 from llmcurate.base.disk.files import cache_folder, text_digest
 from llmcurate.base.pages import html
+from llmcurate.base.terminal import output
 
 FOLDER = Path(__file__).parent / "templates"
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -43,7 +44,7 @@ def _environment() -> Any:
         if value is None:
             return ""
         if isinstance(value, str) and not isinstance(value, Markup):
-            return html.visible(value)
+            return output.visible(value)
         return value
 
     class Cache(FileSystemBytecodeCache):

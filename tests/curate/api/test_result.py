@@ -79,7 +79,7 @@ def test_an_explanation_prints_as_the_command_does(result: Result, shared_bench:
     account = result.explain(id)
     done = shared_bench.command("explain", id, "--in", result.out)
     assert str(account) + "\n" == done.stdout and repr(account) == str(account)
-    assert account["status"] == "rejected"
+    assert account.status == "rejected"
     with pytest.raises(UsageError, match="did you mean d0"):
         result.explain("d0")
 
@@ -109,7 +109,7 @@ def test_a_refreshed_home_is_a_result(bench: Bench) -> None:
     home = Result.open(bench.folder / "home")
     current = bench.rows("home", "current")
     assert home.corpus.to_arrow(["id"])["id"].to_pylist() == [row["id"] for row in current]
-    assert home.explain(current[0]["id"])["status"] == "kept"
+    assert home.explain(current[0]["id"]).status == "kept"
     assert home.report.path.is_file() and len(home.rejected)
 
 

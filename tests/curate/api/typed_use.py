@@ -20,7 +20,7 @@ def curated(folder: Path) -> Result:
 
 def looked_at(result: Result) -> tuple[int, list[str], float]:
     kept: int = len(result.corpus)
-    print(result.explain("id")["status"], result.report.path.name, result.counts["read"])
+    print(result.explain("id").status, result.report.path.name, result.counts["read"])
     rows: int = result.rejected.to_arrow(["id", "rule"]).num_rows
     vocabulary: Result = result.train_tokenizer("tok", vocab=8000)
     model = result.encode("shards", tokenizer=vocabulary).pretrain(Path("model"), steps=10)

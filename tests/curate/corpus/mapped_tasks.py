@@ -8,4 +8,6 @@ from curate.run import worker_deaths
 
 
 def through(engine: LocalEngine) -> Run:
-    return lambda function, tasks: engine.map(function, tasks, worker_deaths.retry_once("the test"))
+    return lambda function, tasks, result: engine.map(
+        function, tasks, result, worker_deaths.retry_once("the test")
+    )

@@ -34,5 +34,5 @@ def decide(
 ) -> tuple[bytes, Any]:
     """(the decisions' file, what resolve returned)."""
     with opened(folder, files, run, sizes) as sketches:
-        summary = step.resolve(sketches)
+        summary = step.resolve(sketches).record()
     return sketches.decisions.read_bytes(), summary

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from pkgutil import resolve_name
+from typing import Any, get_type_hints
 
 import pyarrow.parquet as pq
 import pytest
@@ -15,15 +16,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.corpus.shuffle import tasks as shuffle_tasks
-from curate.corpus.shuffle.tasks import Group, groups, run_tasks
+from curate.corpus.shuffle.tasks import FolderTask, GroupTask, groups, run_tasks
 from curate.corpus.sizes import Sizes
-from curate.corpus.sketches import Run, Sketches, SketchFile, Task, lone_here, run_here
+from curate.corpus.sketches import Run, Sketches, SketchFile, lone_here, run_here
 from curate.dedup.exact import DedupExact
 from curate.dedup.minhash.near_duplicates import DedupMinhash
 from curate.dedup.passages.repeated_passages import DedupPassages
 from curate.engines.local import LocalEngine
 from llmcurate.base.disk.files import TEMPORARY
 from llmcurate.base.errors import RunFailed
+from llmcurate.base.messages import Task, decode, encode
 from tests.curate.corpus import resolving
 from tests.curate.corpus.mapped_tasks import through
 from tests.curate.dedup.minhash_sketches import sketched, texts, write
@@ -32,10 +34,10 @@ from tests.parameters import mostly_slow
 
 NAMES = {
     "bands": ["write_keys", "write_buckets", "write_rows"],
-    "exact": ["write_keys", "write_buckets", "write_rows", "write_members"],
+    "exact": ["write_keys", "write_buckets", "write_rows"],
     "passages": ["write_keys", "write_shared", "write_rows", "write_owners", "write_pieces"],
-    "shingles": ["write_keys", "write_buckets", "write_rows", "shingle_group", "match_part"],
-    "signatures": ["write_keys", "write_buckets", "write_rows", "sign_group", "match_part"],
+    "shingles": ["write_keys", "write_buckets", "write_rows", "write_compared", "match_part"],
+    "signatures": ["write_keys", "write_buckets", "write_rows", "write_compared", "match_part"],
 }
 STEPS = {
     "bands": DedupMinhash(bands=12, rows=3),
@@ -62,7 +64,6 @@ SMALL = Sizes(
     task_documents=70,
     partition_pairs=30,
     query_documents=0,
-    slice_candidates=50,
     task_passages=70,
     slice_rows=50,
     part_candidates=20,
@@ -94,20 +95,29 @@ def test_tasks_of_a_phase_need_and_change_nothing_of_each_other(tmp_path, name):
 
 VICTIMS = [
     "curate.corpus.shuffle.buckets:write_buckets",
-    "curate.dedup.minhash.verify:shingle_group",
-    "curate.dedup.minhash.verify:match_part",
+    "curate.dedup.minhash.clusters:write_compared",
+    "curate.dedup.minhash.clusters:match_part",
 ]
 
 
-def dying(task: Task) -> Any:
+@dataclass(frozen=True)
+class DyingTask(FolderTask):
+    """A task of a function, as JSON."""
+
+    function: str
+    task: str
+
+
+def dying(task: DyingTask) -> Any:
     """The task's own function, in a worker that is killed before it can say so the first time."""
     from curate.engines import worker
 
-    ((_, result),) = run_here(task["function"], [task])
-    mark = Path(task["folder"]).parent.parent / f"died-{task['function']}-{task['part']}"
-    if task["function"] in VICTIMS and task["part"] == 1 and not mark.exists():
+    function = resolve_name(task.function)
+    result = function(decode(get_type_hints(function)["task"], task.task))
+    mark = task.folder.parent.parent / f"died-{task.function}-{task.part}"
+    if task.function in VICTIMS and task.part == 1 and not mark.exists():
         mark.touch()
-        (Path(task["folder"]) / f"{TEMPORARY}{os.getpid()}-half").touch()
+        (task.folder / f"{TEMPORARY}{os.getpid()}-half").touch()
         worker.beat(0, 0)
         os.kill(os.getpid(), signal.SIGKILL)
     return result
@@ -119,27 +129,27 @@ def test_a_worker_that_is_killed_is_followed_by_one_that_changes_nothing(tmp_pat
     files = write(tmp_path, sketched(step, texts(200)), parts=5)
     want = decide(tmp_path, files, step)
 
-    def run(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
-        dying_tasks = [{**task, "function": function} for task in tasks]
-        yield from through(engine)(f"{__name__}:dying", dying_tasks)
+    def run(function: str, tasks: list[FolderTask], result: Any) -> Iterator[tuple[Task, Any]]:
+        dying_tasks = [DyingTask(t.part, t.folder, function, encode(t).decode()) for t in tasks]
+        yield from through(engine)(f"{__name__}:dying", dying_tasks, result)
 
     assert decide(tmp_path, files, step, run, SMALL) == want
     died = {path.name for path in tmp_path.glob("died-*")}
     assert died == {f"died-{function}-1" for function in VICTIMS}
 
 
-def fails(task: Task) -> dict[str, Any]:
-    raise RunFailed(f"task {task['part']}")
+def fails(task: Task) -> None:
+    raise RunFailed(f"task {task.part}")
 
 
 def test_results_come_in_order_and_failures_as_they_are():
-    def backwards(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
+    def backwards(function: str, tasks: list[Task], result: Any) -> Iterator[tuple[Task, Any]]:
         for task in reversed(tasks):
-            yield task, {"was": task["part"]}
+            yield task, -task.part
 
-    tasks = [{"part": p} for p in range(5)]
-    assert run_tasks(backwards, "no:matter", tasks) == [{"was": p} for p in range(5)]
-    assert run_tasks(backwards, "no:matter", []) == []
+    tasks = [Task(p) for p in range(5)]
+    assert run_tasks(backwards, "no:matter", tasks, int) == [-p for p in range(5)]
+    assert run_tasks(backwards, "no:matter", [], int) == []
     with pytest.raises(RunFailed, match="task 0"):
         run_tasks(run_here, f"{__name__}:fails", tasks)
 
@@ -165,7 +175,7 @@ def test_groups_hold_every_file_once_in_order_and_no_more_than_they_may(counts, 
         own = [rows[str(file.path)] for file in group.files]
         assert group.rows == sum(own) and (group.rows <= most or len(own) == 1)
         assert group.first == sum(counts[: group.files[0].part])
-        assert Group.load(group.dump()) == group
+        assert GroupTask.from_json(GroupTask(0, Path(), group).to_json()).group == group
 
 
 def test_a_run_hands_the_tasks_to_its_workers_and_writes_the_same_bytes(bench, monkeypatch):
@@ -184,7 +194,7 @@ def test_a_run_hands_the_tasks_to_its_workers_and_writes_the_same_bytes(bench, m
     mapped = LocalEngine.map
 
     def noted(engine: LocalEngine, function: str, tasks: Any, *rest: Any) -> Any:
-        of = tasks[0]["function"] if function.endswith(":seal_written") else function
+        of = tasks[0].function if function.endswith(":seal_written") else function
         asked.append(of.partition(":")[2])
         return mapped(engine, function, tasks, *rest)
 
@@ -194,4 +204,4 @@ def test_a_run_hands_the_tasks_to_its_workers_and_writes_the_same_bytes(bench, m
     assert decided[0].read_bytes() == decided[1].read_bytes()
     assert bench.ids("b1") == bench.ids("b2") and len(bench.ids("b1")) < 140
     assert asked.count("write_keys") == asked.count("write_rows") == 2
-    assert {"write_members", "shingle_group", "match_part"} <= {*asked}
+    assert {"write_compared", "match_part"} <= {*asked}

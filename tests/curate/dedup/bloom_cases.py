@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from curate.corpus.sketches import Sketches, SketchFile
 from curate.dedup.bloom.seen_before import DedupBloom
 from curate.documents.documents import documents
-from curate.run.worker.specification import sketch_rows
+from curate.run.worker.stage import sketch_rows
 
 WORDS = "river mill house stone water light field horse wagon road bridge winter".split()
 SURE = {"false_positives": 1e-9}
@@ -60,7 +60,7 @@ def run_step(
     own = folder / "own"
     own.mkdir(exist_ok=True)
     sketches = Sketches(None, folder / "decisions.parquet", own, tuple(files))
-    counts = step.resolve(sketches)
+    counts = step.resolve(sketches).record()
     decisions = pq.read_table(sketches.decisions)
     kept = []
     for part, docs in enumerate(batches):

@@ -17,7 +17,7 @@ import pytest
 from curate.corpus.sketches import Sketches
 from curate.dedup.decontaminate.decontamination import Decontaminate
 from curate.documents.documents import documents
-from curate.run.worker.specification import sketch_rows
+from curate.run.worker.stage import sketch_rows
 from llmcurate.base.disk.database import scratch_database
 from tests.curate.dedup import reference_decontaminate as reference
 
@@ -124,7 +124,7 @@ def here(rows: list[dict[str, Any]], **choice: Any) -> Here:
         folder = Path(name)
         db.register("rows", pa.concat_tables(sketch_rows(step, d.table, p) for p, d in batches))
         db.execute("CREATE VIEW sketches AS SELECT * FROM rows")
-        summary = step.resolve(Sketches(db, folder / "decisions.parquet", folder))
+        summary = step.resolve(Sketches(db, folder / "decisions.parquet", folder)).record()
         decisions = pq.read_table(folder / "decisions.parquet")
         items = pq.read_table(folder / "contamination.parquet").to_pylist()
     for part, docs in batches:

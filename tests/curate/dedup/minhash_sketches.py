@@ -77,7 +77,7 @@ def decide(
     own.mkdir(exist_ok=True)
     with scratch_database(folder / "spill") as db, replacing(folder / "decisions.parquet") as aside:
         view(db, files)
-        return step.resolve(Sketches(db, aside, own, files, run=run, sizes=sizes))
+        return step.resolve(Sketches(db, aside, own, files, run=run, sizes=sizes)).record()
 
 
 def rows_of(folder: Path) -> list[dict[str, Any]]:

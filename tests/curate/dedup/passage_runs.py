@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from curate.corpus.sketches import Sketches, SketchFile, view
 from curate.dedup.passages.repeated_passages import DedupPassages
 from curate.documents.documents import documents
-from curate.run.worker.specification import sketch_rows
+from curate.run.worker.stage import sketch_rows
 from llmcurate.base.disk.database import scratch_database
 
 

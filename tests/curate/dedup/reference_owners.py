@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from curate.corpus.sketches import Sketches
-from curate.dedup.passages.keys import unpacked
+from curate.dedup.passages.kernels import unpacked
 from llmcurate.base.disk.database import literal
 from llmcurate.base.disk.parquet_writer import one_array
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.dedup.decontaminate import kernel
+from curate.dedup.decontaminate import windows as kernel
 from curate.dedup.decontaminate.items import Item
 from curate.dedup.decontaminate.windows import (
     BLOCK_BYTES,

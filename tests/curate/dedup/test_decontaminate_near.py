@@ -9,8 +9,9 @@ import pytest
 from pydantic import ValidationError
 
 from curate.dedup.decontaminate.decontamination import Decontaminate
-from curate.text.near_copies import near_copy
+from curate.inspect.evaluate.planting import near_copy
 from tests.curate.dedup import reference_decontaminate as reference
+from tests.curate.inspect.evaluate.test_near_copies import jaccard as alike
 
 WORDS = [a + b + c for a in "bdfglm" for b in "aeiou" for c in "nrst"]
 TARGETS = (0.3, 0.5, 0.7, 0.9, 0.97)
@@ -31,7 +32,7 @@ def bench(shared_bench):
     draw = random.Random(1)
     items = [" ".join(draw.choices(WORDS, k=200)) for _ in range(12)]
     rows = [
-        {"id": f"{n}-{target}", "text": near_copy(text, target, ["other", "word"], n).text}
+        {"id": f"{n}-{target}", "text": near_copy(text, target, ["other", "word"], n, alike).text}
         for n, text in enumerate(items)
         for target in TARGETS
     ]

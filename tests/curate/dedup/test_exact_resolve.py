@@ -63,8 +63,8 @@ def decide(
 
 
 def small(documents: int) -> Sizes:
-    """Tasks of so few documents, and few in slices and partitions too."""
-    return Sizes(task_documents=documents, partition_pairs=4, query_documents=0, slice_candidates=3)
+    """Tasks of so few documents, and few in partitions too."""
+    return Sizes(task_documents=documents, partition_pairs=4, query_documents=0)
 
 
 # Some share 64 bits and differ in the others.
@@ -108,10 +108,10 @@ def test_a_resolve_that_died_in_any_phase_goes_on_after_it(tmp_path):
     files = write(tmp_path, [sketches(keys[i::4], i) for i in range(4)])
     want = decide(tmp_path, files, "newest", None)
     dying = Dying()
-    for _ in range(4):
+    for _ in range(3):
         with pytest.raises(Killed):
             decide(tmp_path, files, "newest", small(30), dying)
         assert [*tmp_path.glob("own/*")], "nothing is left to go on from"
     assert decide(tmp_path, files, "newest", small(30), dying) == want
-    names = ["write_keys", "write_buckets", "write_rows", "write_members"]
+    names = ["write_keys", "write_buckets", "write_rows"]
     assert dying.names == [name for name in names for _ in range(2)]

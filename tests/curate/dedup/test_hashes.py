@@ -13,7 +13,7 @@ import xxhash
 
 from curate.dedup.exact import DedupExact
 from curate.dedup.hashes import HASHES, collision_odds, digests
-from curate.dedup.passages.keys import DEFAULT_HASH
+from curate.dedup.passages.kernels import DEFAULT_HASH
 from curate.dedup.passages.repeated_passages import DedupPassages
 from curate.documents.documents import documents
 from tests.curate.dedup.reference_passages import murmur3

@@ -18,8 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from curate.dedup.minhash.banding import predicted
-from curate.dedup.minhash.near_duplicates import DedupMinhash
+from curate.dedup.minhash.near_duplicates import DedupMinhash, predicted
 from llmcurate.base.errors import LlmcurateError
 from tests.callable_kernels import callable_kernel
 from tests.parameters import mostly_slow
@@ -55,7 +54,7 @@ def source(shared_bench, versions) -> Path:
 
 
 def shares_a_band(step: DedupMinhash, versions, pairs) -> np.ndarray:
-    from curate.dedup.minhash.signatures import band_keys
+    from curate.dedup.minhash.kernels import band_keys
 
     number = {row["id"]: i for i, row in enumerate(versions)}
     text = pa.array([row["text"] for row in versions], pa.large_string())
@@ -105,7 +104,7 @@ def test_a_target_of_recall_is_reached_on_real_pairs(versions, pairs, threshold,
 def test_estimates_from_bits_are_as_far_from_the_exact_similarity_as_theory_says(
     versions, pairs, bits
 ):
-    from curate.dedup.minhash.signatures import equal_values, estimated, pack, standard_error
+    from curate.dedup.minhash.kernels import equal_values, estimated, pack, standard_error
 
     step = DedupMinhash(bands=64, rows=8)
     number = {row["id"]: i for i, row in enumerate(versions)}

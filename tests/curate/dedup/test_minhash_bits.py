@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.dedup.minhash import signatures as kernel
+from curate.dedup.minhash import kernels as kernel
 from tests.callable_kernels import callable_kernel
 
 signatures = callable_kernel(kernel.signatures)

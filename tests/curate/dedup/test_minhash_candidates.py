@@ -5,10 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from curate.corpus.shuffle import candidates as shuffle_candidates
-from curate.dedup.minhash import candidates as minhash_candidates
-from curate.dedup.minhash import candidates as minhash_ordered
-from curate.dedup.minhash.components import NONE, clear_roots, flatten, follow, members_of_two
+from curate.corpus.shuffle import buckets as shuffle_candidates
+from curate.dedup.minhash.clusters import Ids
+from curate.dedup.minhash.kernels import (
+    NONE,
+    clear_roots,
+    flatten,
+    follow,
+    members_of_two,
+    renumber,
+)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -38,7 +44,7 @@ def test_ids_are_found_by_number(tmp_path):
     data = [n.encode() for n in names]
     (tmp_path / "ids.utf8").write_bytes(b"".join(data))
     np.cumsum([0, *map(len, data)]).astype(np.int64).tofile(tmp_path / "ids.i64")
-    ids = minhash_candidates.Ids(tmp_path)
+    ids = Ids(tmp_path)
     which = np.array([3, 0, NONE, 1, 2, 0], np.uint32)
     assert ids.of(which).to_pylist() == [names[3], "ä", "", "", "bc", "ä"]
     assert ids.of(which[:0]).to_pylist() == []
@@ -62,5 +68,5 @@ def test_buckets_are_rewritten_in_order_of_preference():
     order = np.array([2, 0, 3, 1], np.uint32)
     members = np.array([0, 3, 127, 0, 2, 2, 3, 127], np.uint32)
     sizes = np.array([3, 2, 3], np.uint32)
-    minhash_ordered.renumber(members, sizes, bits, shuffle_candidates.ones_before(bits), order)
+    renumber(members, sizes, bits, shuffle_candidates.ones_before(bits), order)
     assert members.tolist() == [1, 2, 3, 0, 2, 0, 1, 3]

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from curate.dedup.minhash import banding as choice
-from curate.dedup.minhash.banding import curve, predicted
-from curate.dedup.minhash.near_duplicates import DedupMinhash
+from curate.dedup.minhash import near_duplicates as choice
+from curate.dedup.minhash.near_duplicates import DedupMinhash, curve, predicted
 
 
 @pytest.mark.parametrize("threshold", [0.3, 0.5, 0.7, 0.8, 0.9, 0.97])
@@ -97,6 +96,6 @@ def test_settings_that_do_not_go_together_are_refused(settings, message):
 
 def test_the_report_gets_the_curve_with_its_middle():
     drawn = curve(14, 8)
-    assert drawn["x"][80] == 0.8 and drawn["y"][80] == predicted(14, 8, 0.8)
-    x, y, label = drawn["mark"]
+    assert drawn.x[80] == 0.8 and drawn.y[80] == predicted(14, 8, 0.8)
+    x, y, label = drawn.mark
     assert predicted(14, 8, x) == pytest.approx(y) and f"{x:.3f}" in label

@@ -11,11 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.dedup.minhash import signatures as kernel
-from curate.dedup.minhash.banding import PRESETS, curve_lines, estimate, midpoint, predicted
-from curate.dedup.minhash.components import NONE
-from curate.dedup.minhash.signatures import normal_form
-from curate.dedup.minhash.verify import Compared, for_kernels, jaccard, keep_best, match_buckets
+from curate.dedup.minhash import kernels as kernel
+from curate.dedup.minhash.kernels import (
+    NONE,
+    Compared,
+    for_kernels,
+    jaccard,
+    keep_best,
+    match_buckets,
+    normal_form,
+)
+from curate.dedup.minhash.near_duplicates import PRESETS, curve_lines, estimate, midpoint, predicted
 from curate.text.buffers import text_buffers
 from curate.text.words import ascii_fold, character_tables, word_hashes, word_table
 from tests.callable_kernels import callable_kernel

@@ -11,30 +11,34 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.corpus.shuffle.buckets import bucket_files
+from curate.corpus.shuffle.buckets import BITS, bucket_files, ones_before
 from curate.corpus.shuffle.byte_rows import SliceFiles, SliceWriter
-from curate.corpus.shuffle.candidates import BITS, ones_before
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import run_here
-from curate.dedup.minhash.candidates import (
+from curate.dedup.minhash.clusters import (
     BEGINS,
+    KIND,
+    PARTNERS,
     POSITIONS,
-    join_buckets,
-    order_by_part,
-    part_components,
+    ROOTS,
+    SIMILARITY,
+    Verification,
     parts_of,
+    write_matches,
     write_parts,
 )
-from curate.dedup.minhash.clusters import SIMILARITY
-from curate.dedup.minhash.components import NONE, PARTNERS, ROOTS, clear_roots, flatten
-from curate.dedup.minhash.signatures import pack
-from curate.dedup.minhash.verify import (
-    KIND,
+from curate.dedup.minhash.kernels import (
+    NONE,
     Compared,
+    clear_roots,
+    flatten,
     for_kernels,
+    join_buckets,
     keep_best,
     match_buckets,
-    write_matches,
+    order_by_part,
+    pack,
+    part_components,
 )
 
 VALUES, WIDTH = 24, 12  # of a signature of 4 bits a value, which the tests take
@@ -116,9 +120,8 @@ class Corpus:
                 offsets = np.array([0, len(data)])
                 writer.add(parts_of(position[c : c + 1], begins), header, offsets, data)
             writer.close()
-        header = {"bits": bits, "values": VALUES, "width": WIDTH, "least": least, "first": first}
-        header |= {"groups": 2, "compared": str(folder), "most": most}
-        write_matches(folder, run_here, folder, order, header, sizes)
+        by = Verification(bits, VALUES, WIDTH, least, first, most)
+        write_matches(folder, run_here, folder, order, folder, 2, by, sizes)
         names = ((ROOTS, np.uint32), (PARTNERS, np.uint32), (SIMILARITY, np.float64))
         return [np.fromfile(folder / name, dtype) for name, dtype in names]
 

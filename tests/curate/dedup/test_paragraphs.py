@@ -113,7 +113,7 @@ def test_which_hash_compares_changes_nothing():
 
 
 def test_ccnets_key_is_eight_bytes_of_sha1_read_as_a_little_endian_number():
-    from curate.dedup.passages.keys import passages
+    from curate.dedup.passages.kernels import passages
 
     lines = [line for line in LINES if line]
     docs = documents({"id": [str(i) for i in range(len(lines))], "text": lines})
@@ -123,7 +123,7 @@ def test_ccnets_key_is_eight_bytes_of_sha1_read_as_a_little_endian_number():
 
 
 def test_a_document_too_large_for_positions_has_no_passages():
-    from curate.dedup.passages.keys import passages
+    from curate.dedup.passages.kernels import passages
 
     docs = documents({"id": ["a", "b", "c"], "text": ["One\nx", "One\ntwo", ""]})
     table = passages(docs, "line", 1, most_bytes=5)

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from curate.corpus.shuffle.tasks import read_slice
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run, SketchFile, run_here
 from curate.dedup import survivors
-from curate.dedup.passages.keys import packed, unpacked
+from curate.dedup.passages.copies import ROWS_FILE, Runs, sorted_rows
+from curate.dedup.passages.kernels import NONE, drop_repeats, packed, unpacked
 from curate.dedup.passages.repeated_passages import DedupPassages
-from curate.dedup.passages.rows import Runs, sorted_rows
-from curate.dedup.passages.shared import NONE, drop_repeats
 from curate.run.decisions import _removal
 from tests.curate.corpus.resolving import opened
 from tests.curate.dedup import reference_owners
@@ -73,7 +73,7 @@ def decide(
             order = survivors.preference(step.survivor)
             counts = reference_owners.decide(sketch_files, order, step.method, step.keep)
         else:
-            counts = step.resolve(sketch_files)
+            counts = step.resolve(sketch_files).record()
             own_rows = path
             if any(file.part < 0 for file in files):
                 own_rows = folder / "mine.parquet"
@@ -131,10 +131,13 @@ def test_one_line_of_all_documents_is_one_row_a_group(tmp_path):
     step = DedupPassages(unit="paragraph", keep="none")
     sent: dict[str, list[int]] = {"shared": [], "rows": []}
 
-    def watched(function: str, tasks: list[Any]) -> Any:
-        for task, result in run_here(function, tasks):
-            for name in sent.keys() & result.keys():
-                sent[name].append(result[name])
+    def watched(function: str, tasks: list[Any], kind: Any) -> Any:
+        for task, result in run_here(function, tasks, kind):
+            if function.endswith(":write_shared"):
+                sent["shared"].append(result)
+            if function.endswith(":write_rows"):
+                slices = (read_slice([task.file(ROWS_FILE)], n) for n in range(task.slices))
+                sent["rows"].append(sum(len(batch) for part in slices for batch in part))
             yield task, result
 
     decided, counts = decide(tmp_path, files, step, watched, small(1))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.dedup.passages.keys import UNITS, piece_keys
+from curate.dedup.passages.kernels import UNITS, piece_keys
 from llmcurate.base.errors import UsageError
 from tests.curate.dedup.passage_runs import decide, decide_here
 from tests.curate.dedup.reference_passages import c4_lines, cut_sentences, key_of, md5, murmur3

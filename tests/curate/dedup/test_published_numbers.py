@@ -9,14 +9,14 @@ import pytest
 from curate.dedup.bloom.seen_before import DedupBloom
 from curate.dedup.decontaminate.decontamination import NGRAM, THRESHOLD, Decontaminate
 from curate.dedup.decontaminate.windows import CHARACTERS, SHORTEST
-from curate.dedup.minhash.banding import PRESETS, VERIFIED
 from curate.dedup.minhash.near_duplicates import NGRAM as SHINGLE
-from curate.dedup.passages.keys import UNITS
+from curate.dedup.minhash.near_duplicates import PRESETS, VERIFIED
+from curate.dedup.passages.kernels import UNITS
 from curate.dedup.passages.repeated_passages import MIN_SENTENCES, MIN_WORDS
 from curate.dedup.semantic.semantic_duplicates import DedupSemantic
 from curate.dedup.suffix_array import exact_substrings as suffix_array
 from curate.scoring.language.identification import THRESHOLD as LANGUAGE
-from curate.scoring.perplexity.ccnet import CUTOFFS
+from curate.scoring.perplexity.model import CUTOFFS
 from curate.scoring.perplexity.perplexity import Perplexity
 from curate.steps.contracts import Settings
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from curate.dedup.semantic import clusters as semantic_clusters
+from curate.dedup.semantic import neighbours as semantic_clusters
 from curate.dedup.semantic.neighbours import Nearest, count_removed, curve, removed_share
 from curate.dedup.semantic.semantic_duplicates import DedupSemantic
 from curate.run.stages import Stages

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
 
-from curate.dedup.semantic import clusters as semantic_clusters
-from curate.dedup.semantic import hashed as embeddings_basis
 from curate.dedup.semantic import matrix as embeddings
-from curate.dedup.semantic.hashed import MOST_COUNTED, hashed_counts
+from curate.dedup.semantic import matrix as embeddings_basis
+from curate.dedup.semantic import neighbours as semantic_clusters
+from curate.dedup.semantic.matrix import MOST_COUNTED, hashed_counts
 from curate.text.buffers import text_buffers
 from curate.text.words import word_table
 

@@ -16,13 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.corpus.sizes import Sizes
-from curate.corpus.sketches import Run, Sketches, SketchFile, Task, lone_here, run_here, view
-from curate.dedup.semantic import clusters as semantic_clusters
-from curate.dedup.semantic import compare, neighbours
+from curate.corpus.sketches import Run, Sketches, SketchFile, lone_here, run_here, view
+from curate.dedup.semantic import neighbours
+from curate.dedup.semantic import neighbours as semantic_clusters
 from curate.dedup.semantic.semantic_duplicates import DedupSemantic
 from curate.documents.documents import documents
-from curate.run.worker.specification import sketch_rows
+from curate.run.worker.stage import sketch_rows
 from llmcurate.base.disk.database import scratch_database
+from llmcurate.base.messages import Task
 from tests.curate.corpus.mapped_tasks import through
 from tests.curate.dedup.minhash_sketches import texts
 from tests.curate.dying_process import Dying, Killed
@@ -100,7 +101,7 @@ def test_tasks_of_a_phase_need_and_change_nothing_of_each_other(tmp_path):
 
 
 def test_a_small_corpus_waits_for_no_worker(tmp_path):
-    def nobody(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
+    def nobody(function: str, tasks: list[Task], result: Any) -> Iterator[tuple[Task, Any]]:
         assert not tasks, function
         return iter(())
 
@@ -136,7 +137,7 @@ def test_a_similarity_at_the_limit_is_no_duplicate(tmp_path, monkeypatch):
     with scratch_database(tmp_path / "spill") as db:
         view(db, files)
         sketches = Sketches(db, path, tmp_path, files, run=lone_here(run_here), sizes=Sizes())
-        assert step.resolve(sketches)["dropped"] == 1
+        assert step.resolve(sketches).counts["dropped"] == 1
     dropped = pq.read_table(path, filters=[("drop", "=", True)])
     assert dropped["similarity"].to_pylist() == [similarity[1]]
 
@@ -153,25 +154,27 @@ def test_ranges_find_what_all_clusters_at_once_do(seed, nearest, cosines, produc
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         np.save(folder / "rows.npy", rows)
-        matrix = compare.Matrix(rows, folder / "rows.npy", backwards, small(1, cosines, products))
-        labels, cosine = compare.nearest_centroids(matrix, centroids, used, nearest)
+        matrix = neighbours.Matrix(
+            rows, folder / "rows.npy", backwards, small(1, cosines, products)
+        )
+        labels, cosine = neighbours.nearest_by_tasks(matrix, centroids, used, nearest)
         want = semantic_clusters.nearest_centroids(rows, centroids, used, nearest)
         assert np.array_equal(labels, want[0]) and np.array_equal(cosine, want[1])
-        best, partner = compare.highest(matrix, used, labels, rank)
+        best, partner = neighbours.highest_by_tasks(matrix, used, labels, rank)
         all_best, all_partners = semantic_clusters.highest(rows, used, labels, rank)
         assert np.array_equal(best, all_best) and np.array_equal(partner, all_partners)
         assert [p.name for p in folder.iterdir()] == ["rows.npy"]
 
 
-def backwards(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
+def backwards(function: str, tasks: list[Task], result: Any) -> Iterator[tuple[Task, Any]]:
     order = tasks[::-1]
     random.Random(len(tasks)).shuffle(order)
-    return run_here(function, order)
+    return run_here(function, order, result)
 
 
 @given(st.lists(st.integers(0, 9), max_size=12), st.integers(1, 20))
 def test_ranges_cost_no_more_than_they_may(costs, most):
-    cuts = compare.cut_evenly(np.array(costs, np.int64), most)
+    cuts = neighbours.cut_evenly(np.array(costs, np.int64), most)
     assert cuts == sorted(set(cuts)) and cuts[0] == 0 and cuts[-1] == len(costs)
     for begin, end in pairwise(cuts):
         spent = costs[begin:end]

@@ -18,7 +18,7 @@ from curate.corpus.sketches import Sketches, SketchFile, view
 from curate.dedup.suffix_array.exact_substrings import DedupSuffixArray
 from curate.dedup.suffix_array.repeats import resolve
 from curate.documents.documents import documents
-from curate.run.worker.specification import sketch_rows
+from curate.run.worker.stage import sketch_rows
 from llmcurate.base.disk.database import scratch_database
 from llmcurate.base.errors import RunFailed, UsageError
 from tests.curate.dedup.reference_substrings import (

@@ -14,21 +14,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
-from curate.corpus.sketches import Task, run_here
+from curate.corpus.sketches import run_here
 from curate.dedup.suffix_array import windows
-from curate.dedup.suffix_array.find import Sieve
-from curate.dedup.suffix_array.merge import find_cuts, find_passages, repeated, window_of
-from curate.dedup.suffix_array.passages import passages
-from curate.dedup.suffix_array.sort import (
+from curate.dedup.suffix_array.merge import (
     REGIONS,
     SAME,
     TEXT,
     Orders,
     RegionText,
+    find_cuts,
+    find_passages,
+    passages,
+    repeated,
     sort,
     suffix_array,
+    window_of,
 )
-from curate.dedup.suffix_array.windows import Regions, RegionsWriter, find_regions, preferred
+from curate.dedup.suffix_array.windows import Regions, RegionsWriter, Sieve, find_regions, preferred
+from llmcurate.base.messages import Task
 
 TEXTS = st.lists(st.text("abé日", max_size=20), min_size=1, max_size=5)
 CHECK = settings(deadline=None, max_examples=60)
@@ -154,7 +157,7 @@ def regions_of(texts: list[str], folder: Path, window: int, chars: bool = False)
     return RegionText(folder, "|u1", window, chars)
 
 
-def unused(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
+def unused(function: str, tasks: list[Task], result: Any) -> Iterator[tuple[Task, Any]]:
     assert tasks == []
     return iter(())
 

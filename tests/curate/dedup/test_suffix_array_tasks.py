@@ -6,6 +6,7 @@ import random
 import shutil
 import threading
 from collections.abc import Iterator
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +15,18 @@ import pytest
 
 from curate.corpus import journal
 from curate.corpus.sizes import Sizes
-from curate.corpus.sketches import Run, Sketches, SketchFile, Task, lone_here, run_here, view
+from curate.corpus.sketches import Run, Sketches, SketchFile, lone_here, run_here, view
+from curate.dedup.suffix_array import merge as sorting
 from curate.dedup.suffix_array import repeats as resolving
 from curate.dedup.suffix_array import search_index
-from curate.dedup.suffix_array import sort as sorting
 from curate.dedup.suffix_array.exact_substrings import DedupSuffixArray
 from curate.dedup.suffix_array.repeats import resolve
 from curate.documents.documents import documents
-from curate.run.worker.specification import sketch_rows
+from curate.run.worker.stage import sketch_rows
 from llmcurate.base.disk.database import scratch_database
 from llmcurate.base.disk.seals import fault
 from llmcurate.base.errors import Damaged
+from llmcurate.base.messages import Task
 from tests.curate.corpus.mapped_tasks import through
 from tests.curate.dedup.reference_substrings import pages_of
 from tests.curate.dying_process import Dying, Killed
@@ -95,7 +97,7 @@ def test_tasks_of_a_phase_need_and_change_nothing_of_each_other(tmp_path):
 
 
 def test_a_small_corpus_waits_for_no_worker(tmp_path):
-    def nobody(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
+    def nobody(function: str, tasks: list[Task], result: Any) -> Iterator[tuple[Task, Any]]:
         assert not tasks, function
         return iter(())
 
@@ -127,6 +129,7 @@ def test_chunks_of_the_index_are_tasks_too(tmp_path, engine):
 def after(event: threading.Event, function: Any) -> Any:
     """The function, begun once the event is set; a minute without it is a fault of the test."""
 
+    @wraps(function)
     def waiting(*args: Any) -> Any:
         assert event.wait(60)
         return function(*args)
@@ -137,6 +140,7 @@ def after(event: threading.Event, function: Any) -> Any:
 def before(event: threading.Event, function: Any) -> Any:
     """The function, which sets the event at its end."""
 
+    @wraps(function)
     def setting(*args: Any) -> Any:
         try:
             return function(*args)
@@ -188,10 +192,10 @@ def test_what_a_killed_resolve_left_is_compared_before_it_is_taken_up(tmp_path, 
     want = decide(tmp_path, files, step)
     chunks: list[int] = []
 
-    def run(function: str, tasks: list[Task]) -> Iterator[tuple[Task, dict[str, Any]]]:
-        for task, answer in run_here(function, tasks):
-            sorted_chunk = task.get("function", "").endswith(":sort_chunk")
-            chunks.extend([task["part"]] * sorted_chunk)
+    def run(function: str, tasks: list[Task], result: Any) -> Iterator[tuple[Task, Any]]:
+        for task, answer in run_here(function, tasks, result):
+            sorted_chunk = getattr(task, "function", "").endswith(":sort_chunk")
+            chunks.extend([task.part] * sorted_chunk)
             yield task, answer
             if sorted_chunk and chunks == [0, 1]:
                 raise Killed

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from curate.demo.plan import plan_pages
-from curate.documents.documents import documents
+from curate.demo.web import WEB, read_truth
 
 pytest.importorskip("fasttext_pybind")
 
 from curate.demo.language import train_demo_model
 from curate.extract.extraction import Extract
+from curate.formats.read_settings import ReadSettings
+from curate.formats.reading import PartitionReader, plan_reading
 from curate.scoring.language.identification import Language
 
 
@@ -35,26 +36,18 @@ def test_it_is_small_and_the_same_every_time(model: Path, tmp_path: Path, capsys
 def test_every_page_of_prose_is_recognised(model: Path) -> None:
     """All wrong languages, all clean pages and their copies, as extraction leaves them."""
     prose = ("clean", "wrong_language", "near_dup", "exact_dup", "substring_dup", "url_dup", "pii")
-    pages = [p for p in plan_pages() if p.kind in prose]
-    from curate.documents.documents import CORE, PAYLOAD
-
-    schema = (*CORE, *PAYLOAD)
-    columns = {
-        "payload": [p.html.encode() for p in pages],
-        "mime": ["text/html"] * len(pages),
-        "charset": ["utf-8"] * len(pages),
-    }
+    truth = {page.id: page for page in read_truth(WEB / "truth.jsonl") if page.kind in prose}
     extract, step = Extract(), Language(model=str(model), keep=("en",))
     extract.open()
-    docs = extract.apply(documents(columns, schema).within("extract"))
-    docs = step.apply(docs.within("language"))
-    labels = docs.table["lang"].to_pylist()
-    scores = docs.table["language.score"].to_pylist()
-    wrong = [
-        (p.key, p.lang, label, score)
-        for p, label, score in zip(pages, labels, scores, strict=True)
-        if label != p.lang or score < 0.65
-    ]
-    assert wrong == []
-    dropped = docs.marked().tolist()
-    assert dropped == [p.lang != "en" for p in pages]
+    read = ReadSettings()
+    plan, found = plan_reading([*map(str, WEB.glob("*.gz"))], read), {}
+    for part in range(len(plan.partitions)):
+        for batch in PartitionReader(plan, part, read):
+            docs = extract.apply(batch.docs.within("extract"))
+            docs = step.apply(docs.within("language"))
+            columns = (docs.table[name].to_pylist() for name in ("id", "lang", "language.score"))
+            found |= {row[0]: row[1:] for row in zip(*columns, docs.marked().tolist(), strict=True)}
+    for name, page in truth.items():
+        label, score, dropped = found[name]
+        assert label == page.lang and score >= 0.65, (page.url, label, score)
+        assert dropped == (page.lang != "en")

@@ -6,10 +6,13 @@ from __future__ import annotations
 import os
 import signal
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
+
+from llmcurate.base.messages import Task
 
 
 def quick(task: dict[str, Any]) -> dict[str, int]:
@@ -27,11 +30,16 @@ def wait(task: dict[str, Any]) -> dict[str, int]:
     return {}
 
 
-def fatal(task: dict[str, Any]) -> dict[str, int]:
+@dataclass(frozen=True)
+class Fatal(Task):
+    kills: bool
+
+
+def fatal(task: Fatal) -> dict[str, int]:
     """Kills its machine's agent, where the task says so."""
-    if task["kills"]:
+    if task.kills:
         host = psutil.Process(os.getppid())
         agent = next(p for p in host.parents() if p.name() == "raylet")
         agent.send_signal(signal.SIGKILL)
         time.sleep(60)
-    return quick(task)
+    return quick({})

@@ -39,9 +39,9 @@ def help_and_die(payload: dict) -> None:
 def result_of(folder: Path, helper: bool, help_by: str = "help_with_kernels") -> dict:
     payload = {"folder": str(folder), "help": help_by, "helped": helper}
     with LocalEngine(1, helper=helper) as engine:
-        ((_, result),) = engine.map(f"{__name__}:compile_with_help", [payload])
+        ((_, result),) = engine.map(f"{__name__}:compile_with_help", [payload], dict)
         assert engine.kernels == 3
-        ((_, again),) = engine.map(f"{__name__}:compile_with_help", [payload])
+        ((_, again),) = engine.map(f"{__name__}:compile_with_help", [payload], dict)
         assert again["pid"] == result["pid"], "the helper takes no tasks"
         assert engine.kernels == 6
     return result

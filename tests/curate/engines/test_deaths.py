@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from curate.engines.base import WorkerBug
+from curate.engines.messages import WorkerBug
 from llmcurate.base.errors import LlmcurateError, RunFailed
 from tests.parameters import mostly_slow
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from curate.engines.base import Task
 from curate.engines.hosts import LOST, HostsEngine
+from curate.engines.messages import Answer, Call, Done, Hello
 from llmcurate.base.errors import RunFailed, UsageError
+from llmcurate.base.messages import Task
 from llmcurate.version import __version__
 
 Fate = Callable[[Task], str | None]  # the machine that is lost with it
@@ -35,23 +36,23 @@ class Machines(HostsEngine):
     def _start(self, count: int) -> None:
         self._idle += range(count)
 
-    def _hand_out(self, worker: int, function: str, task: Task) -> None:
+    def _hand_out(self, worker: int, call: Call, task: Task) -> None:
         self._busy[object()] = (worker, task)
 
-    def _answers(self) -> Iterator[tuple[Task, dict | None]]:
+    def _answers(self) -> Iterator[tuple[Task, Answer | None]]:
         at_work, self._busy = [task for _, task in self._busy.values()], {}
         for task in at_work:
             machine = self._fate(task)
             if machine is not None:
                 self._count_loss(task, machine)
-            yield task, None if machine else {"result": {}, "cpu": 0.0}
+            yield task, None if machine else Done("{}", 0.0)
 
     def close(self) -> None:
         pass
 
 
 def parts(engine: Machines, count: int) -> list[int]:
-    return [task["part"] for task, _ in engine.map("x:work", ({"part": i} for i in range(count)))]
+    return [task.part for task, _ in engine.map("x:work", map(Task, range(count)), dict)]
 
 
 def test_a_task_that_takes_its_machine_with_it_ends_the_run():
@@ -59,8 +60,8 @@ def test_a_task_that_takes_its_machine_with_it_ends_the_run():
     times: Counter[int] = Counter()
 
     def fate(task: Task) -> str | None:
-        times[task["part"]] += 1
-        return f"machine {times[5]}" if task["part"] == 5 or times[task["part"]] == 1 else None
+        times[task.part] += 1
+        return f"machine {times[5]}" if task.part == 5 or times[task.part] == 1 else None
 
     with pytest.raises(RunFailed, match=r"^The cluster lost the worker of x:work 5 4 times \(see"):
         parts(Machines(8, fate), 100)
@@ -71,7 +72,7 @@ def test_a_task_that_is_often_lost_where_others_are_too_is_done_at_last():
     draw, times = random.Random(0), Counter[int]()
 
     def fate(task: Task) -> str | None:
-        times[task["part"]] += 1
+        times[task.part] += 1
         return f"machine {sum(times.values())}" if draw.random() < 0.25 else None
 
     assert sorted(parts(Machines(40, fate), 2000)) == list(range(2000))
@@ -90,6 +91,6 @@ def test_where_workers_begin_in_another_folder_absolute_paths_are_advised(tmp_pa
     engine = Machines(1, lambda task: None)
     engine._shared = [Path("in.jsonl")]
     assert engine.must_see() == [f"{tmp_path}/in.jsonl", str(tmp_path)]
-    hello = {"version": __version__, "node": "n1", "missing": [str(tmp_path)]}
+    hello = Hello(__version__, "n1", (str(tmp_path),))
     with pytest.raises(UsageError, match=f"see {tmp_path}: name all files by absolute paths"):
         engine._accept(hello)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from curate.cli.app import invoke
 from curate.engines import idle_workers
 from curate.engines.local import LocalEngine
+from curate.run.messages import Sketched, StageTask
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +26,7 @@ def nobody_waits():
 
 
 def pid_of_worker(engine: LocalEngine) -> int:
-    list(engine.map("builtins:bool", [{}]))
+    list(engine.map("builtins:bool", [{}], dict))
     (worker,) = engine._pool
     return worker.process.pid
 
@@ -58,9 +60,9 @@ def test_the_engine_takes_the_worker_that_is_there() -> None:
     idle_workers.start()  # one is enough
     ((process, _),) = idle_workers._waiting
     with LocalEngine(1) as engine:
-        tasks = [{"spec": "nowhere"}]
+        tasks = [StageTask(0, Path("nowhere"))]
         with pytest.raises(Exception, match="nowhere"):
-            list(engine.map("curate.run.worker.partition:sketch_partition", tasks))
+            list(engine.map("curate.run.worker.worker:sketch_partition", tasks, Sketched))
     assert process.poll() is not None and idle_workers.take() is None
 
 

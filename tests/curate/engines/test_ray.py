@@ -26,7 +26,7 @@ from tests.curate.engines.ray_machines import NODE, agent, hanging, machines  # 
 PLUGINS = Path(__file__).parent / "plugins"
 SMALL = {"partition_bytes": 2048, "batch_rows": 8}
 # So few documents would be decided by the driver; with these sizes they are many.
-TASKS = Sizes(task_documents=20, partition_pairs=30, query_documents=0, slice_candidates=20)
+TASKS = Sizes(task_documents=20, partition_pairs=30, query_documents=0)
 STEPS = [{"c4": {"min_sentences": 2}}, "dedup_exact", {"dedup_minhash": {"verify": 0.8}}]
 
 
@@ -138,7 +138,7 @@ def test_a_task_whose_worker_is_lost_is_given_to_another(cluster, works, tmp_pat
     thread = threading.Thread(target=kill)
     thread.start()
     with RayEngine(2) as engine:
-        done = {task["part"]: result for task, result in engine.map("slow_work:work", tasks)}
+        done = {task["part"]: result for task, result in engine.map("slow_work:work", tasks, dict)}
     thread.join()
     assert done == {i: {"part": i} for i in range(4)}
 
@@ -162,7 +162,7 @@ def test_where_this_machines_agent_is_lost_the_engine_connects_again(
     monkeypatch.setattr(ray, "nodes", lambda: next(gone, nodes) if mark.exists() else nodes)
     monkeypatch.setattr("curate.engines.ray.LOOK_SECONDS", 0.0)
     with RayEngine(2) as engine:
-        done = list(engine.map("waiting_work:work", [{"mark": str(mark)}]))
+        done = list(engine.map("waiting_work:work", [{"mark": str(mark)}], dict))
     assert len(done) == 1
     assert capsys.readouterr().err == "ray: lost the agent of this machine; connecting again\n"
 
@@ -184,7 +184,7 @@ def test_machines_that_join_are_used_and_those_that_die_or_hang_are_told_once(
                 if after <= 8:
                     yield {"part": part}
 
-        for task, result in engine.map("tests.curate.engines.host_work:quick", tasks()):
+        for task, result in engine.map("tests.curate.engines.host_work:quick", tasks(), dict):
             done.append(task["part"])
             hosts.add(result["host"])
             if not joined:
@@ -218,7 +218,7 @@ def test_workers_that_have_nothing_to_do_for_long_give_their_cpu_back(
 
     tasks = [{"until": str(tmp_path)}, {"until": str(seen)}]
     with RayEngine(2, tick=look) as engine:
-        assert len(list(engine.map("tests.curate.engines.host_work:wait", tasks))) == 2
+        assert len(list(engine.map("tests.curate.engines.host_work:wait", tasks, dict))) == 2
     assert seen.exists()
 
 
@@ -260,7 +260,7 @@ def test_a_worker_that_is_always_lost_fails_the_run_in_one_line(cluster, works):
         "    import time; time.sleep(30)\n",
     )
     with RayEngine(1) as engine, pytest.raises(RunFailed, match=r"lost the worker of .* 4 times"):
-        list(engine.map("fatal_work:work", [{"part": 0}]))
+        list(engine.map("fatal_work:work", [{"part": 0}], dict))
 
 
 def test_a_worker_that_does_not_see_out_ends_the_run_at_once_in_one_line(cluster, bench, apart):
@@ -277,7 +277,7 @@ def test_a_worker_that_does_not_see_out_ends_the_run_at_once_in_one_line(cluster
 def test_a_file_that_a_machine_does_not_see_is_named(cluster):
     engine = RayEngine(1, shared=["/nowhere/at/all"])
     with pytest.raises(UsageError, match=r"does not see /nowhere/at/all: use a folder that all"):
-        list(engine.map("curate.run.worker.partition:run_partition", [{"part": 0}]))
+        list(engine.map("curate.run.worker.worker:run_partition", [{"part": 0}], dict))
 
 
 @pytest.mark.parametrize(
@@ -297,14 +297,14 @@ def test_a_wrong_engine_is_one_line(bench, arguments, message):
 def test_a_cluster_that_is_not_there_is_one_line_at_once(address):
     began = time.monotonic()
     with pytest.raises(UsageError, match=f"no Ray cluster at {address} "):
-        list(RayEngine(1, address=address).map("x:y", [{"part": 0}]))
+        list(RayEngine(1, address=address).map("x:y", [{"part": 0}], dict))
     assert time.monotonic() - began < 9
 
 
 def test_without_ray_the_line_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UsageError, match=r"needs Ray: pip install"):
-        list(RayEngine(1).map("x:y", [{"part": 0}]))
+        list(RayEngine(1).map("x:y", [{"part": 0}], dict))
 
 
 @pytest.mark.slow
@@ -334,6 +334,6 @@ def test_a_driver_that_is_killed_goes_on_from_the_ledger_and_leaves_nobody_behin
 def test_no_task_counts_the_seconds_that_it_compiles(cluster):
     """By the plug-in's clock, a thousand seconds."""
     with RayEngine(1, 1) as engine:
-        list(engine.map("compiling:work", [{}]))
+        list(engine.map("compiling:work", [{}], dict))
         assert 0 <= engine.cpu < 500
     assert all_ended()

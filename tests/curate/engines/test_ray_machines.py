@@ -16,6 +16,7 @@ from tests.curate.conftest import Bench
 
 ray = pytest.importorskip("ray", reason="the extra `ray` is not installed")
 from curate.engines.ray import RayEngine  # noqa: E402
+from tests.curate.engines.host_work import Fatal  # noqa: E402
 from tests.curate.engines.ray_machines import (  # noqa: E402
     NODE,
     agent,
@@ -97,12 +98,14 @@ def test_machines_that_are_lost_while_nothing_is_done_count_for_no_task(monkeypa
         with RayEngine(6, address=cluster.address) as engine:
             tasks = [{"part": i} for i in range(60)]
             while len(engine._idle) < 6:
-                list(engine.map("tests.curate.engines.host_work:quick", tasks))
+                list(engine.map("tests.curate.engines.host_work:quick", tasks, dict))
             for node in others[1:]:
                 agent(node).kill()
             while sum(node["Alive"] for node in ray.nodes()) > 2:
                 time.sleep(0.2)
-            assert len(list(engine.map("tests.curate.engines.host_work:quick", tasks[:1]))) == 1
+            assert (
+                len(list(engine.map("tests.curate.engines.host_work:quick", tasks[:1], dict))) == 1
+            )
             assert not engine._lost
     finally:
         cluster.shutdown()
@@ -113,10 +116,10 @@ def test_a_task_that_takes_its_machines_with_it_ends_the_run_in_one_line():
     try:
         for _ in range(6):
             cluster.add_node(**NODE)
-        tasks = [{"part": i, "kills": i == 3} for i in range(9)]
+        tasks = [Fatal(i, i == 3) for i in range(9)]
         line = r"lost the worker of .*:fatal 3 4 times \(see Ray's logs\); run again, it resumes"
         with RayEngine(6, address=cluster.address) as engine, pytest.raises(RunFailed, match=line):
-            list(engine.map("tests.curate.engines.host_work:fatal", tasks))
+            list(engine.map("tests.curate.engines.host_work:fatal", tasks, dict))
     finally:
         cluster.shutdown()
 
@@ -132,7 +135,7 @@ def test_a_cluster_without_a_cpu_is_scaled_to_the_workers_that_are_asked_for(cap
 
         hosts: set[int] = set()
         with RayEngine(3, address=address) as engine:
-            for _, result in engine.map("tests.curate.engines.host_work:quick", tasks()):
+            for _, result in engine.map("tests.curate.engines.host_work:quick", tasks(), dict):
                 hosts.add(result["host"])
     assert len(hosts) == 3
     assert "; now 3 machines with 4 CPUs" in capsys.readouterr().err

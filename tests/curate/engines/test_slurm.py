@@ -32,7 +32,7 @@ submitit = pytest.importorskip("submitit", reason="the extra `slurm` is not inst
 PLUGINS = Path(__file__).parent / "plugins"
 SMALL = {"partition_bytes": 2048, "batch_rows": 8}
 # So few documents would be decided by the driver; with these sizes they are many.
-TASKS = Sizes(task_documents=20, partition_pairs=30, query_documents=0, slice_candidates=20)
+TASKS = Sizes(task_documents=20, partition_pairs=30, query_documents=0)
 STEPS = [{"c4": {"min_sentences": 2}}, "dedup_exact", {"dedup_minhash": {"verify": 0.8}}]
 HERE = ("cluster=local",)
 WORK = "tests.curate.engines.slurm_work:work"
@@ -132,7 +132,7 @@ def test_a_task_whose_job_is_killed_is_given_to_another_job(tmp_path):
     thread = threading.Thread(target=kill)
     thread.start()
     with engine_here(tmp_path) as engine:
-        done = {task["part"]: result["job"] for task, result in engine.map(WORK, tasks)}
+        done = {task["part"]: result["job"] for task, result in engine.map(WORK, tasks, dict)}
     thread.join()
     assert sorted(done) == [0, 1, 2]
     assert len(notes(tmp_path, 1)) == 2
@@ -156,7 +156,7 @@ def test_a_job_whose_time_is_over_finishes_its_task_and_another_job_goes_on(tmp_
     thread = threading.Thread(target=end_time)
     thread.start()
     with engine_here(tmp_path, workers=1) as engine:
-        done = {task["part"]: result["job"] for task, result in engine.map(WORK, tasks)}
+        done = {task["part"]: result["job"] for task, result in engine.map(WORK, tasks, dict)}
     thread.join()
     assert notes(tmp_path, 0) == [done[0]] and notes(tmp_path, 1) == [done[1]]
     assert done[0] != done[1] and not engine._lost
@@ -210,7 +210,7 @@ def test_a_job_that_does_not_see_out_ends_the_run_at_once_in_one_line(cluster, b
 
 def test_a_file_that_a_node_does_not_see_is_named(tmp_path):
     with pytest.raises(UsageError, match=r"Slurm cluster does not see /nowhere/at/all: use a fold"):
-        list(engine_here(tmp_path, 1, shared=["/nowhere/at/all"]).map(WORK, [{"part": 0}]))
+        list(engine_here(tmp_path, 1, shared=["/nowhere/at/all"]).map(WORK, [{"part": 0}], dict))
 
 
 def test_who_does_not_know_the_key_is_not_let_in_and_holds_nobody_up(tmp_path):
@@ -229,7 +229,7 @@ def test_who_does_not_know_the_key_is_not_let_in_and_holds_nobody_up(tmp_path):
     thread = threading.Thread(target=call)
     thread.start()
     with engine_here(tmp_path, 1, address=f"127.0.0.1:{port}") as engine:
-        done = [task["part"] for task, _ in engine.map(WORK, tasks_of(tmp_path, 2))]
+        done = [task["part"] for task, _ in engine.map(WORK, tasks_of(tmp_path, 2), dict)]
     thread.join()
     assert done == [0, 1] and len(strangers) == 3
     for stranger in strangers:
@@ -242,7 +242,7 @@ def test_jobs_that_reach_no_driver_end_the_run_in_one_line(tmp_path):
     )
     engine = engine_here(tmp_path, 1, address="127.0.0.2")
     with pytest.raises(RunFailed, match=reason) as caught:
-        list(engine.map(WORK, tasks_of(tmp_path, 1)))
+        list(engine.map(WORK, tasks_of(tmp_path, 1), dict))
     assert "\n" not in str(caught.value)
 
 
@@ -256,7 +256,7 @@ def test_sbatch_is_given_the_options_by_its_own_names_and_no_key(cluster, tmp_pa
     jobs = Jobs(options, tmp_path)
     with SlurmEngine(3, None, jobs, address="127.0.0.1") as engine:
         tasks = tasks_of(tmp_path, 6, seconds=0.2)
-        done = {task["part"] for task, _ in engine.map(WORK, tasks)}
+        done = {task["part"] for task, _ in engine.map(WORK, tasks, dict)}
         key = engine._key
     assert done == set(range(6))
     script = (home / "100.sh").read_text()
@@ -312,10 +312,10 @@ def test_without_submitit_or_sbatch_the_line_says_what_to_do(tmp_path, monkeypat
     monkeypatch.setenv("PATH", str(tmp_path))
     engine = SlurmEngine(1, None, Jobs((), tmp_path))
     with pytest.raises(UsageError, match=r"there is no sbatch here: .* --slurm cluster=local"):
-        list(engine.map(WORK, [{"part": 0}]))
+        list(engine.map(WORK, [{"part": 0}], dict))
     monkeypatch.setitem(sys.modules, "submitit", None)
     with pytest.raises(UsageError, match=r"needs submitit: pip install"):
-        list(engine.map(WORK, [{"part": 0}]))
+        list(engine.map(WORK, [{"part": 0}], dict))
 
 
 def test_jobs_of_a_cluster_are_no_processes_of_the_drivers_machine():

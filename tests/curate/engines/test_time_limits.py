@@ -11,10 +11,10 @@ from types import SimpleNamespace
 import pytest
 
 from curate.engines import worker
-from curate.engines.base import Death
 from curate.engines.hosts import Host
 from curate.engines.local import LocalEngine
-from curate.run.worker.specification import LOADING, READING
+from curate.engines.messages import Call, Death
+from curate.run.messages import LOADING, READING, StageTask
 from curate.run.worker_deaths import find_culprit
 from llmcurate.base.errors import RunFailed
 from tests.parameters import mostly_slow
@@ -63,7 +63,7 @@ def death_of(engine: LocalEngine, task: dict) -> Death:
         raise RunFailed("it died")
 
     with pytest.raises(RunFailed, match="it died"):
-        list(engine.map(f"{__name__}:hang", [task], on_death))
+        list(engine.map(f"{__name__}:hang", [task], dict, on_death))
     return deaths[0]
 
 
@@ -84,7 +84,7 @@ def test_a_task_is_not_judged_by_what_the_one_before_it_said():
         raise RunFailed("it died")
 
     with pytest.raises(RunFailed, match="it died"), LocalEngine(1) as engine:
-        list(engine.map(f"{__name__}:end_early", [{"part": 0}, {"part": 1}], on_death))
+        list(engine.map(f"{__name__}:end_early", [{"part": 0}, {"part": 1}], dict, on_death))
     assert deaths == [Death(3, None)]
 
 
@@ -99,13 +99,13 @@ def test_a_task_is_not_judged_by_what_the_one_before_it_said():
     ids=["waits for its input", "compiles", "waits for a kernel", "is slow with many batches"],
 )
 def test_a_worker_is_not_ended_because_it(engine, task):
-    assert list(engine.map(f"{__name__}:wait_long", [task])) == [(task, {})]
+    assert list(engine.map(f"{__name__}:wait_long", [task], dict)) == [(task, {})]
 
 
 def test_no_time_goes_by_while_nobody_reads_what_workers_say(engine):
     quick = {"part": 0, "silent": False}
     slow = {"part": 1, "silent": False, "beats": 9}
-    results = engine.map(f"{__name__}:wait_long", [quick, slow])
+    results = engine.map(f"{__name__}:wait_long", [quick, slow], dict)
     first, _ = next(results)
     time.sleep(5 * LIMIT)
     assert sorted([first["part"], *(task["part"] for task, _ in results)]) == [0, 1]
@@ -113,9 +113,9 @@ def test_no_time_goes_by_while_nobody_reads_what_workers_say(engine):
 
 def test_a_host_of_a_cluster_tells_the_same():
     host = Host({}, str(Path.cwd()))
-    answer = host.run(f"{__name__}:hang", {"spins": True, "of_cpu": False})
+    answer = host.run(Call(f"{__name__}:hang", '{"spins": true, "of_cpu": false}'))
     host.end()
-    assert answer == {"death": (-9, (3, 5), LIMIT)}
+    assert answer == Death(-9, (3, 5), LIMIT)
 
 
 @pytest.mark.parametrize(
@@ -136,6 +136,7 @@ def test_where_no_document_is_at_work_the_line_says_what_is(documents, line):
     stage = SimpleNamespace(folder_name="00-x")
     decide = find_culprit(SimpleNamespace(inputs=inputs), stage, quiet=True)
     death = Death(-9, documents, LIMIT)
-    assert decide({"part": 0}, death) == {"part": 0}
+    task = StageTask(0, Path("stage.json"))
+    assert decide(task, death) == task
     with pytest.raises(RunFailed, match=line):
-        decide({"part": 0}, death)
+        decide(task, death)

@@ -12,6 +12,7 @@ from curate.cli.model_settings import Ablate
 from curate.experiment import runs
 from curate.experiment.ablate import run_experiment
 from curate.experiment.corpora import named_corpora
+from curate.experiment.figures import Experiment
 from curate.experiment.runs import Place
 
 WORDS = "a the cat dog bird sat ran flew on over under mat tree house then it was red".split()
@@ -60,7 +61,7 @@ class Here:
     def __exit__(self, *error: object) -> None: ...
 
     def map(
-        self, function: str, tasks: Any, on_death: Callable[..., Any] | None = None
+        self, function: str, tasks: Any, result: type, on_death: Callable[..., Any] | None = None
     ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
         for task in tasks:
             if self.stop is not None and self.made >= self.stop:
@@ -75,16 +76,16 @@ def experiment(
     out: Path,
     sets: Sequence[str] = (),
     **changes: Any,
-) -> dict[str, Any]:
+) -> Experiment:
     """The figures of an experiment with the small model. sets: behind those of the model."""
     chosen = Ablate.of({**CHOSEN, **changes})
     named, place = named_corpora(corpora, [], False), Place(quiet=True, workers=1)
     return run_experiment(named, texts, out, chosen, [*SETS, *sets], place)
 
 
-def without_cost(figures: dict[str, Any]) -> dict[str, Any]:
+def without_cost(figures: Experiment) -> dict[str, Any]:
     """The figures without what the clock and the machine decide."""
-    copy: dict[str, Any] = json.loads(json.dumps(figures))
+    copy = figures.dump()
     for name in ("cost", "machines"):
         del copy[name]
     for row in (*copy["corpora"], copy["placebo"]):

@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("torch")
 
 from curate.cli.app import invoke
-from curate.experiment.page import render, text
+from curate.experiment.evaluation import Overlap
 from llmcurate.base.errors import LlmcurateError
 from tests.curate.experiment.small_experiments import (
     CHOSEN,
@@ -55,21 +55,21 @@ def done(inputs, tmp_path_factory):
 
 def test_text_beats_noise_beyond_chance_and_the_placebo_holds_zero(done):
     figures, _, made = done
-    clean, noise = figures["corpora"]
-    assert made == 9 and "difference" not in clean
-    low, high = noise["difference"]["interval"]
-    assert 0 < low < noise["difference"]["mean"] < high
-    assert figures["placebo"]["holds_zero"]
-    assert figures["power"]["detectable"] < noise["difference"]["mean"]
-    assert clean["bits_per_byte"]["mean"] < noise["bits_per_byte"]["mean"]
+    clean, noise = figures.corpora
+    assert made == 9 and clean.difference is None
+    low, high = noise.difference.interval
+    assert 0 < low < noise.difference.mean < high
+    assert figures.placebo.holds_zero
+    assert figures.power["detectable"] < noise.difference.mean
+    assert clean.bits_per_byte.mean < noise.bits_per_byte.mean
 
 
 def test_all_runs_are_alike_and_what_unequal_corpora_get_is_said(done):
     figures, out, _ = done
-    clean, noise = figures["corpora"]
-    assert clean["tokens"] == noise["tokens"] == figures["placebo"]["tokens"] == 31 * 64
-    assert clean["epochs"] != noise["epochs"]
-    assert figures["tokenizer"]["origin"] == "trained on the union of clean, noise"
+    clean, noise = figures.corpora
+    assert clean.tokens == noise.tokens == figures.placebo.tokens == 31 * 64
+    assert clean.epochs != noise.epochs
+    assert figures.tokenizer.origin == "trained on the union of clean, noise"
     for seed in range(3):
         lines = [
             json.loads((out / "runs" / name / f"seed-{seed}" / "metrics.jsonl").open().readline())
@@ -85,27 +85,27 @@ def test_all_runs_are_alike_and_what_unequal_corpora_get_is_said(done):
 
 def test_texts_and_their_sources_add_up_to_the_pooled_figure(done):
     figures, _, _ = done
-    for row in figures["corpora"]:
-        news = row["texts"]["news"]
-        assert set(news["sources"]) == {"x", "y"}
-        total = sum(s["bits_per_byte"]["mean"] * s["bytes"] for s in news["sources"].values())
-        assert total / news["bytes"] == pytest.approx(row["bits_per_byte"]["mean"])
+    for row in figures.corpora:
+        news = row.texts["news"]
+        assert set(news.sources) == {"x", "y"}
+        total = sum(s.bits_per_byte.mean * s.bytes for s in news.sources.values())
+        assert total / news.bytes == pytest.approx(row.bits_per_byte.mean)
 
 
 def test_the_curve_ends_at_the_score_of_the_end(done):
     figures, _, _ = done
-    for row in (*figures["corpora"], figures["placebo"]):
-        tokens, bits = row["curve"][-1]
-        assert tokens == row["tokens"] and len(row["curve"]) == 2
-        assert bits == pytest.approx(row["bits_per_byte"]["mean"], rel=1e-6)
+    for row in (*figures.corpora, figures.placebo):
+        tokens, bits = row.curve[-1]
+        assert tokens == row.tokens and len(row.curve) == 2
+        assert bits == pytest.approx(row.bits_per_byte.mean, rel=1e-6)
 
 
 def test_evaluation_documents_that_a_corpus_holds_are_left_out_and_reported(done):
-    news = done[0]["eval"]["news"]
-    assert news["drawn"] == 12 and news["left_out"] == 2
-    assert news["overlap"]["clean"]["left_out"] == 2
-    assert news["overlap"]["noise"] == {"documents": 0, "left_out": 0, "share": 0}
-    assert done[0]["corpora"][0]["texts"]["news"]["documents"] == 10
+    news = done[0].eval["news"]
+    assert news.drawn == 12 and news.left_out == 2
+    assert news.overlap["clean"].left_out == 2
+    assert news.overlap["noise"] == Overlap(0, 0, 0)
+    assert done[0].corpora[0].texts["news"].documents == 10
 
 
 def test_stopped_it_goes_on_run_by_run_to_the_same_figures(inputs, tmp_path, monkeypatch):
@@ -141,16 +141,16 @@ def test_equal_documents_and_epochs_are_tokens_of_each_corpus(inputs, tmp_path, 
     figures = experiment(
         [clean, noise], {"news": news}, tmp_path, tokens=None, epochs=0.5, seeds=1, points=1
     )
-    for row in figures["corpora"]:
-        assert row["epochs"] == pytest.approx(0.5, abs=0.05)
-    assert figures["corpora"][0]["tokens"] != figures["corpora"][1]["tokens"]
-    assert figures["corpora"][1]["difference"]["interval"] is None
-    assert "one seed says nothing of chance" in text(figures)
+    for row in figures.corpora:
+        assert row.epochs == pytest.approx(0.5, abs=0.05)
+    assert figures.corpora[0].tokens != figures.corpora[1].tokens
+    assert figures.corpora[1].difference.interval is None
+    assert "one seed says nothing of chance" in figures.text()
 
 
 def test_page_and_lines_say_all_that_decides(done):
     figures, _, _ = done
-    page, lines = render(figures), text(figures)
+    page, lines = figures.page(), figures.text()
     for words in ("noise: worse than clean", "which holds 0 as it must", "80 % of"):
         assert words in lines and words in page
     assert re.search(r"machine: .*1 thread a run, PyTorch", lines)
@@ -166,13 +166,13 @@ def test_minutes_choose_model_and_tokens_and_say_what_could_be_detected(
     monkeypatch.setattr("curate.experiment.runs.open_engine", engine)
     changes = {"tokens": None, "minutes": 0.05, "seeds": 2, "points": 1}
     figures = experiment([clean, noise], {"news": news}, tmp_path, **changes)
-    plan = figures["minutes"]
-    assert plan["model"] == figures["model"] == "tiny"
-    assert plan["pilot"]["detectable"] > 0 and engine.made == 4 + 6
-    assert figures["corpora"][0]["tokens"] == round(plan["tokens"] / 64) * 64
-    assert figures["corpora"][1]["epochs"] <= 4.1
+    plan = figures.minutes
+    assert plan.model == figures.model == "tiny"
+    assert plan.pilot.detectable > 0 and engine.made == 4 + 6
+    assert figures.corpora[0].tokens == round(plan.tokens / 64) * 64
+    assert figures.corpora[1].epochs <= 4.1
     assert experiment([clean, noise], {"news": news}, tmp_path, **changes) == figures
-    assert "pilot" in render(figures)
+    assert "pilot" in figures.page()
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_the_command_writes_its_figures_and_a_page(inputs, done, tmp_path, capsy
     assert invoke([*command, "--workers=1", "-o", str(done[1])]) == 0
     figures = json.loads(capsys.readouterr().out)
     assert figures == json.loads((done[1] / "ablation.json").read_text())
-    assert figures == json.loads(json.dumps(done[0]))
+    assert figures == done[0].dump()
     assert (done[1] / "ablation.html").is_file()
 
 
@@ -284,7 +284,7 @@ def test_recipes_run_over_one_input_and_are_compared(inputs, tmp_path, monkeypat
     sets = [*SETS, "document_length.min=2"]
     place = Place(workers=1, quiet=True)
     figures = run_experiment(corpora, {"news": news}, tmp_path / "out", chosen, sets, place)
-    assert [row["name"] for row in figures["corpora"]] == ["all", "short"]
-    assert figures["corpora"][0]["recipe"] == paths[0]
+    assert [row.name for row in figures.corpora] == ["all", "short"]
+    assert figures.corpora[0].recipe == paths[0]
     recipe = Path(tmp_path / "out" / "corpora" / "all" / "recipe.yaml").read_text()
     assert "min: 2" in recipe

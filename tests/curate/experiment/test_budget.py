@@ -25,12 +25,7 @@ def timed(monkeypatch):
     def row(shards, name, training):
         names.append(name)
         pace = PACE / (6 * PARAMETERS[name])
-        return {
-            "model": name,
-            "parameters": PARAMETERS[name],
-            "tokens_per_second": pace,
-            "flops_per_second": PACE,
-        }
+        return budget.Pace(name, PARAMETERS[name], pace, PACE)
 
     monkeypatch.setattr(budget, "_timed", row)
     monkeypatch.setattr(
@@ -42,7 +37,7 @@ def timed(monkeypatch):
 def chosen_model(seconds, **settings):
     training = Training("tiny", {}, {})
     chosen = Ablate.of({"minutes": 1, **settings})
-    return budget._choose(Path(), chosen, training, seconds)["model"]
+    return budget._choose(Path(), chosen, training, seconds)[0].model
 
 
 def test_the_largest_model_whose_20_tokens_a_parameter_fit_is_chosen(timed):

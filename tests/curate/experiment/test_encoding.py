@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 pytest.importorskip("torch")
 
+from curate.experiment.budget import Budget
 from curate.experiment.corpora import named_corpora, read_sets
 from curate.experiment.encoding import choose_tokenizers, make_tokenizers
-from curate.experiment.page import render, text
 from curate.run.outcome import Options
 from llmcurate.base.errors import UsageError
 from tests.curate.experiment.small_experiments import Here, experiment, sentences, write
@@ -54,7 +55,7 @@ def manifest(folder):
 
 def test_settings_reach_the_corpus_that_they_name(done):
     figures, out = done
-    shards = {row["name"]: manifest(out / "shards" / row["name"]) for row in figures["corpora"]}
+    shards = {row.name: manifest(out / "shards" / row.name) for row in figures.corpora}
     assert {name: of["vocab_size"] for name, of in shards.items()} == {
         "small": 280,
         "near": 280,
@@ -68,25 +69,25 @@ def test_settings_reach_the_corpus_that_they_name(done):
     }
     across = {name: plan["train"]["objective"]["across"] for name, plan in plans.items()}
     assert across == {"small": False, "near": True, "large": False, "same": False}
-    assert figures["corpora"][2]["settings"] == {"tokenizer.vocab": 300}
+    assert figures.corpora[2].settings == {"tokenizer.vocab": 300}
 
 
 def test_corpora_with_equal_settings_share_a_tokenizer_and_runs_differ_by_nothing(done):
     figures, out = done
-    small, near, large, same = figures["corpora"]
-    assert small["tokenizer"] == near["tokenizer"] == figures["tokenizer"]
-    assert large["tokenizer"] == same["tokenizer"] != small["tokenizer"]
+    small, near, large, same = figures.corpora
+    assert small.tokenizer == near.tokenizer == figures.tokenizer
+    assert large.tokenizer == same.tokenizer != small.tokenizer
     assert sorted(path.name for path in (out / "tokenizers").iterdir()) == ["large"]
-    assert large["bits_per_byte"] == same["bits_per_byte"] != small["bits_per_byte"]
-    assert near["bits_per_byte"] != small["bits_per_byte"]
-    assert small["tokenizer"]["origin"] == "trained on small"  # a file that four name is read once
+    assert large.bits_per_byte == same.bits_per_byte != small.bits_per_byte
+    assert near.bits_per_byte != small.bits_per_byte
+    assert small.tokenizer.origin == "trained on small"  # a file that four name is read once
 
 
 def test_equal_epochs_are_equal_text_and_the_same_documents_are_scored(done):
     figures, out = done
-    small, _, large, _ = figures["corpora"]
-    assert small["tokens"] > large["tokens"] and small["parameters"] < large["parameters"]
-    assert small["epochs"] == pytest.approx(large["epochs"], abs=0.03)
+    small, _, large, _ = figures.corpora
+    assert small.tokens > large.tokens and small.parameters < large.parameters
+    assert small.epochs == pytest.approx(large.epochs, abs=0.03)
     texts = [read_shards(out / "eval" / "news"), read_shards(out / "evals" / "large" / "news")]
     assert texts[0].tokenizer_sha256 != texts[1].tokenizer_sha256
     assert texts[0].ids([0, 5, 9]) == texts[1].ids([0, 5, 9])
@@ -95,12 +96,12 @@ def test_equal_epochs_are_equal_text_and_the_same_documents_are_scored(done):
 
 def test_page_and_lines_say_what_differs(done):
     figures, _ = done
-    for shown in (text(figures), render(figures)):
+    for shown in (figures.text(), figures.page()):
         assert "large: tokenizer.vocab=300" in shown
         assert "tokenizer of large: trained on small, 300 tokens; " in shown
         assert "unequal text" not in shown
-    figures = {**figures, "equal": {"kind": "tokens", "amount": 2000}}
-    assert "equal tokens: 2,000 a run, of unequal text, since tokenizers differ" in text(figures)
+    figures = replace(figures, equal=Budget("tokens", 2000))
+    assert "equal tokens: 2,000 a run, of unequal text, since tokenizers differ" in figures.text()
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import random
 import re
 import shlex
 import shutil
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -20,12 +21,11 @@ if find_spec("sklearn") is None:  # importing it takes seconds
 from curate.cli.app import invoke
 from curate.cli.model_settings import MixSearch
 from curate.experiment import runs
-from curate.experiment.mixture_page import commands, render, text
 from curate.experiment.mixtures import prepare, search_mixture
 from curate.experiment.runs import Place
 from llmcurate.base.errors import UsageError
 from tests.curate.experiment.small_experiments import SETS, Here, write
-from train.evaluate import trials
+from train.evaluate import compare as trials
 
 ALPHABETS = {"greek": "αβγδεζηθ", "latin": "abcdefgh", "digits": "12345678"}
 CHOSEN = {"tokens": 1000, "total": 3000, "runs": 4, "rows": 2, "context": 32}
@@ -90,12 +90,10 @@ def done(inputs, tmp_path_factory):
 
 
 def test_the_text_asks_for_its_own_source(done):
-    mixtures = done[0]["mixtures"]
-    assert mixtures["optimum"]["shares"]["latin"] > mixtures["natural"]["shares"]["latin"]
-    assert mixtures["optimum"]["predicted"] < mixtures["natural"]["predicted"]
-    assert mixtures["best sampled"]["measured"] == min(
-        point["bits_per_byte"] for point in done[0]["points"]
-    )
+    mixtures = done[0].mixtures
+    assert mixtures["optimum"].shares["latin"] > mixtures["natural"].shares["latin"]
+    assert mixtures["optimum"].predicted < mixtures["natural"].predicted
+    assert mixtures["best sampled"].measured == min(point.bits_per_byte for point in done[0].points)
 
 
 def test_more_runs_another_source_and_other_texts_keep_the_runs_that_are_there(
@@ -105,43 +103,42 @@ def test_more_runs_another_source_and_other_texts_keep_the_runs_that_are_there(
     shutil.copytree(done[1], out)
     more = search(two(inputs), {"mixed": inputs[1]}, out, runs=5)
     assert len(trained) == 1
-    assert [p["run"] for p in more["points"][:4]] == [p["run"] for p in first["points"]]
+    assert [p.run for p in more.points[:4]] == [p.run for p in first.points]
 
     trained.clear()
     three = search(inputs[0], {"mixed": inputs[1]}, out)
-    scored = {p["run"]: p["bits_per_byte"] for p in more["points"]}
-    kept = [point for point in three["points"] if point["run"] in scored]
-    assert len(kept) == 5 and all(point["shares"]["digits"] == 0 for point in kept)
-    assert all(p["bits_per_byte"] == pytest.approx(scored[p["run"]]) for p in kept)
-    assert sorted(trained) == sorted({p["run"] for p in three["points"]} - set(scored))
-    assert 3 <= len(trained) <= 4 and not any(p["earlier"] for p in three["points"][:4])
-    assert three["tokenizer"]["sha256"] == first["tokenizer"]["sha256"]
+    scored = {p.run: p.bits_per_byte for p in more.points}
+    kept = [point for point in three.points if point.run in scored]
+    assert len(kept) == 5 and all(point.shares["digits"] == 0 for point in kept)
+    assert all(p.bits_per_byte == pytest.approx(scored[p.run]) for p in kept)
+    assert sorted(trained) == sorted({p.run for p in three.points} - set(scored))
+    assert 3 <= len(trained) <= 4 and not any(p.earlier for p in three.points[:4])
+    assert three.tokenizer.sha256 == first.tokenizer.sha256
 
     trained.clear()
     texts, weights = {"a": inputs[1], "b": inputs[0]["digits"]}, {"a": 3, "b": 1}
     weighted = search(two(inputs), texts, out, weights, confirm=2)
     assert len(trained) == 4  # of the confirmation
-    assert len(weighted["points"]) == 5  # not those that read a third source
-    for point in weighted["points"]:
-        pooled = 0.75 * point["texts"]["a"] + 0.25 * point["texts"]["b"]
-        assert point["bits_per_byte"] == pytest.approx(pooled)
-    confirmed = weighted["confirmed"]
-    assert confirmed["seeds"] == [1, 2] and len(confirmed["difference"]["values"]) == 2
-    gain = confirmed["optimum"] - confirmed["natural"]
-    assert gain == pytest.approx(confirmed["difference"]["mean"])
-    assert "trained from 2 seeds" in text(weighted)
+    assert len(weighted.points) == 5  # not those that read a third source
+    for point in weighted.points:
+        pooled = 0.75 * point.texts["a"] + 0.25 * point.texts["b"]
+        assert point.bits_per_byte == pytest.approx(pooled)
+    confirmed = weighted.confirmed
+    assert confirmed.seeds == [1, 2] and len(confirmed.difference.values) == 2
+    gain = confirmed.optimum - confirmed.natural
+    assert gain == pytest.approx(confirmed.difference.mean)
+    assert "trained from 2 seeds" in weighted.text()
 
 
 def test_page_and_lines_say_all_that_decides(done):
-    lines, page = text(done[0]), render(done[0])
+    lines, page = done[0].text(), done[0].page()
     for part in ("held-out error", "rank correlation", "at most 4 epochs", "seed 0"):
         assert part in lines
     assert re.search(r"machine: .*1 thread a run, PyTorch", lines)
     assert "the optimum is predicted by the regression linear" in lines
-    doubtful = json.loads(json.dumps(done[0]))
-    for error in doubtful["regressions"].values():
-        error["predicts"] = False
-    assert "neither regression ranks mixtures beyond chance" in text(doubtful)
+    doubtful = {n: replace(e, predicts=False) for n, e in done[0].regressions.items()}
+    doubtful_lines = replace(done[0], regressions=doubtful).text()
+    assert "neither regression ranks mixtures beyond chance" in doubtful_lines
     assert page.count("<svg") == 1 and "could not be drawn" not in page
 
 
@@ -152,14 +149,14 @@ def test_caps_hold_and_what_is_printed_is_taken_by_mix_and_pretrain(
     shutil.copytree(done[1], out)
     figures = search(two(inputs), {"mixed": inputs[1]}, out, total=25000, max_epochs=3)
     assert not trained
-    assert max(figures["mixtures"]["optimum"]["epochs"].values()) <= 3 * 1.001
-    mix, run = (shlex.split(line) for line in commands(figures, str(out)))
+    assert max(figures.mixtures["optimum"].epochs.values()) <= 3 * 1.001
+    mix, run = (shlex.split(line) for line in figures.commands())
     assert mix[:2] == ["llmcurate", "mix"]
     mix[mix.index("mixed")] = str(tmp_path / "mixed")
     assert invoke([*mix[1:], "-q", "--nearest"]) == 0
     mixed = json.loads((tmp_path / "mixed" / "run.json").read_text())
     rows = {r["name"]: r["share"] for r in mixed["products"][0]["mix"]["rows"]}
-    for name, share in figures["mixtures"]["optimum"]["shares"].items():
+    for name, share in figures.mixtures["optimum"].shares.items():
         assert rows[name] == pytest.approx(share, abs=0.03)
     recipe = yaml.safe_load((out / "mixture.yaml").read_text())
     assert sum(s["weight"] for s in recipe["steps"][0]["pretrain"]["sources"]) == 10_000
@@ -175,12 +172,12 @@ def test_shards_are_taken_as_they_are_and_keep_the_runs_of_their_documents(
 ):
     out = tmp_path / "out"
     shutil.copytree(done[1], out)
-    shards = {source["name"]: source["shards"] for source in done[0]["sources"]}
+    shards = {source.name: source.shards for source in done[0].sources}
     again = search(shards, {"mixed": inputs[1]}, out)
-    bits = [[p["bits_per_byte"] for p in figures["points"]] for figures in (done[0], again)]
+    bits = [[p.bits_per_byte for p in figures.points] for figures in (done[0], again)]
     assert bits[0] == bits[1] and not trained
-    assert again["eval"]["mixed"]["overlap"] is None
-    assert commands(again)[0].startswith("--weights greek=")
+    assert again.eval["mixed"].overlap is None
+    assert again.commands()[0].startswith("--weights greek=")
 
 
 def test_shards_of_different_tokenizers_are_refused_in_a_line(inputs, done, tmp_path, capsys):
@@ -188,7 +185,7 @@ def test_shards_of_different_tokenizers_are_refused_in_a_line(inputs, done, tmp_
     place = Place(quiet=True, workers=1)
     texts = {"mixed": inputs[1]}
     latin = prepare(two(inputs), texts, tmp_path / "other", other, SETS, place).sources[1].shards
-    words = [f"greek={done[0]['sources'][0]['shards']}", f"latin={latin}"]
+    words = [f"greek={done[0].sources[0].shards}", f"latin={latin}"]
     command = ["mix", "search", *words, "--eval", f"m={inputs[1]}", "--tokens=99", "--total=99"]
     assert invoke([*command, "-q", "-o", str(tmp_path / "out")]) == 2
     error = capsys.readouterr().err
@@ -234,5 +231,5 @@ def test_the_command_writes_its_figures_and_a_page(inputs, done, trained, capsys
     assert invoke([*command, "--workers=1", "-q", "-o", str(done[1])]) == 0
     figures = json.loads(capsys.readouterr().out)
     assert figures == json.loads((done[1] / "mixtures.json").read_text())
-    assert figures["mixtures"] == json.loads(json.dumps(done[0]["mixtures"])) and not trained
+    assert figures["mixtures"] == done[0].dump()["mixtures"] and not trained
     assert (done[1] / "mixtures.html").is_file()

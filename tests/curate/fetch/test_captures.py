@@ -16,9 +16,8 @@ import pytest
 from warcio.archiveiterator import ArchiveIterator
 from warcio.warcwriter import WARCWriter
 
-from curate.fetch.captures import Capture, is_rows, parsed
 from curate.fetch.download import download
-from curate.fetch.ranged import fetch_captures, member_url
+from curate.fetch.ranged import Capture, fetch_captures, is_rows, member_url, parsed
 from llmcurate.base.errors import UsageError
 from tests.curate.command_line import run_here
 from tests.curate.fetch.web import Web

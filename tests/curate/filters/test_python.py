@@ -180,17 +180,17 @@ def test_an_edited_function_is_computed_anew(rules: Bench, edited: str) -> None:
 
 def test_an_edit_while_a_run_works_is_noticed(rules: Bench) -> None:
     from curate.run.plan import make_plan, stage_folder
-    from curate.run.worker.specification import load_spec
+    from curate.run.worker.stage import load_stage
 
     rules.run([{"python": "my_rules.py:keep"}], "in.jsonl")
     recipe = parse("steps: [{python: my_rules.py:keep}]", "r.yaml")
     plan = make_plan(recipe, ["in.jsonl"])
     spec = stage_folder(rules.folder / "out", plan.stages[0].folder_name) / "stage.json"
-    assert load_spec(str(spec))
+    assert load_stage(spec)
     (rules.folder / "limits.py").write_text("SHORTEST = 5\n", encoding="utf-8")
     spec.touch()
     with pytest.raises(RunFailed, match="python: its source is not what it was"):
-        load_spec(str(spec))
+        load_stage(spec)
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,7 @@ from curate.formats import column_plan, delimited, http, jsonl, parquet
 from curate.formats.events import Corrupt, LeftOut, Portion
 from curate.formats.parquet import chunks
 from curate.formats.read_settings import ReadSettings
-from curate.formats.reading import Account, PartitionReader
-from curate.formats.subset import plan_reading
+from curate.formats.reading import Account, PartitionReader, plan_reading
 from llmcurate.base.errors import UsageError
 from tests.curate.doubling import grows_linearly
 

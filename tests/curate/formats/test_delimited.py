@@ -19,8 +19,7 @@ from curate.formats.columns import Columns
 from curate.formats.delimited import names_in, read_rows
 from curate.formats.events import Corrupt, Row
 from curate.formats.read_settings import ReadSettings
-from curate.formats.reading import PartitionReader
-from curate.formats.subset import plan_reading
+from curate.formats.reading import PartitionReader, plan_reading
 from llmcurate.base.errors import UsageError
 
 CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0\r")

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.formats import inputs, partitions
-from curate.formats.input_file import InputFile
-from curate.formats.inputs import InputPlan, partition_size
-from curate.formats.partitions import Partitions, Slice
+from curate.formats.inputs import InputPlan, PlanRest, partition_size
+from curate.formats.partitions import InputFile, Partitions, Slice
 from curate.formats.read_settings import ReadSettings
 from llmcurate.base.disk.files import text_digest
 
@@ -38,7 +37,7 @@ def whole(plan: InputPlan) -> str:
 def test_columns_hold_the_same_partitions(tmp_path_factory, cuts, first, last) -> None:
     plan = InputPlan(FILES, tuple(cuts), {"b": "x", "a": "y"}, ("notice",), 2, last)
     folder = tmp_path_factory.mktemp("plan")
-    mapped = InputPlan.load(json.loads(json.dumps(plan.write(folder))), folder)
+    mapped = InputPlan.map(folder, PlanRest.from_json(plan.write(folder).to_json()))
     columns = replace(plan, partitions=Partitions.of(cuts))
     for other in (mapped, columns, InputPlan.load(json.loads(json.dumps(plan.dump())))):
         assert [*other.partitions] == cuts and [*other.files] == [*FILES]
@@ -59,7 +58,7 @@ def test_a_long_plan_is_read_by_batches(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(partitions, "ROWS", 4)
     cuts = [(Slice(0, n, n + 1),) * (1 + n % 3) for n in range(11)]
     plan = InputPlan(FILES, tuple(cuts))
-    mapped = InputPlan.load(plan.write(tmp_path), tmp_path)
+    mapped = InputPlan.map(tmp_path, plan.write(tmp_path))
     assert [*mapped.partitions] == cuts and mapped.partitions[9] == cuts[9]
     assert mapped.fingerprint() == whole(plan)
     assert len(mapped.partitions.table()) == sum(map(len, cuts))

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 
 from curate.formats.inputs import plan_inputs
 from curate.formats.read_settings import ReadSettings
-from curate.formats.reading import PartitionReader
-from curate.formats.subset import plan_reading
+from curate.formats.reading import PartitionReader, plan_reading
 from curate.refresh.incremental import check
 from curate.steps.recipe import parse
 from llmcurate.base.errors import UsageError

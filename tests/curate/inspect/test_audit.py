@@ -7,7 +7,8 @@ import random
 
 import pytest
 
-from curate.text.near_copies import near_copy
+from curate.inspect.evaluate.planting import near_copy
+from tests.curate.inspect.evaluate.test_near_copies import jaccard
 
 WORDS = [a + b + c for a in "bdfglm" for b in "aeiou" for c in "nrst"]
 WINDOW = 200
@@ -40,10 +41,10 @@ def sides(shared_bench):
     """Training and validation texts: copies, near copies, and passages within other text."""
     draw = random.Random(3)
     train = [prose(draw, 150) for _ in range(16)]
-    train.append(near_copy(train[0], 0.9, ["other"], "a").text)
+    train.append(near_copy(train[0], 0.9, ["other"], "a", jaccard).text)
     train.append(f"{prose(draw, 60)} {train[1][100:500]} {prose(draw, 60)}")
     val = [prose(draw, 150) for _ in range(5)]
-    val.append(near_copy(train[0], 0.92, ["other"], "b").text)
+    val.append(near_copy(train[0], 0.92, ["other"], "b", jaccard).text)
     val.append(f"{prose(draw, 80)} {train[2][50:650]} {prose(draw, 80)}")
     val.append(train[3])
     for name, texts in (("train", train), ("val", val)):

@@ -11,6 +11,7 @@ import pytest
 
 from curate.formats.read_settings import ReadSettings
 from curate.inspect import stats
+from curate.inspect.stats import Statistics
 from llmcurate.base.disk.database import scratch_database
 from llmcurate.base.errors import RunFailed, UsageError
 from tests.llmcurate.base.pages.structure import check_structure
@@ -39,27 +40,27 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def figures(source: Path) -> dict[str, Any]:
+def figures(source: Path) -> Statistics:
     return stats.gather([str(source)])
 
 
-def test_lengths_are_characters_words_and_bytes_of_text(figures: dict[str, Any]) -> None:
-    assert figures["documents"] == 5 and figures["without_text"] == 1 and figures["corrupt"] == 1
+def test_lengths_are_characters_words_and_bytes_of_text(figures: Statistics) -> None:
+    assert figures.documents == 5 and figures.without_text == 1 and figures.corrupt == 1
     texts = [r["text"] for r in ROWS if r["text"] is not None]
     for name, size in (
         ("characters", [len(t) for t in texts]),
         ("words", [len(t.split()) for t in texts]),
         ("bytes", [len(t.encode()) for t in texts]),
     ):
-        values = figures["lengths"][name]
-        assert (values["least"], values["most"]) == (min(size), max(size))
-        assert values["mean"] == pytest.approx(sum(size) / len(size))
-        assert values["p50"] == sorted(size)[len(size) // 2]
-        assert sum(values["histogram"]["counts"]) == len(size)
+        values = figures.lengths[name]
+        assert (values.least, values.most) == (min(size), max(size))
+        assert values.mean == pytest.approx(sum(size) / len(size))
+        assert values.p50 == sorted(size)[len(size) // 2]
+        assert values.histogram.counts.sum() == len(size)
 
 
-def test_numeric_columns_of_the_input_are_measures(figures: dict[str, Any]) -> None:
-    assert set(figures["columns"]) == {"score"} and figures["columns"]["score"]["count"] == 5
+def test_numeric_columns_of_the_input_are_measures(figures: Statistics) -> None:
+    assert set(figures.columns) == {"score"} and figures.columns["score"].count == 5
 
 
 def test_labels_of_as_many_documents_stand_by_name(tmp_path: Path) -> None:
@@ -69,20 +70,20 @@ def test_labels_of_as_many_documents_stand_by_name(tmp_path: Path) -> None:
         size = stats._length("bytes")
         columns = f'lang, host, source, date, "{size}"'
         db.execute(f"CREATE VIEW docs AS SELECT * FROM (VALUES {rows}) d({columns})")
-        labels = stats._labels(db)
-    for group, end in (("languages", ""), ("sources", ""), ("domains", ".test")):
-        found = [(label, n) for label, n, _ in labels[group]["top"]]
+        labels = list(stats._labels(db))
+    for group, end in zip(labels, ("", ".test", ""), strict=False):
+        found = [(label, n) for label, n, _ in group.top]
         assert found == [(f"{n}{end}", 2 if n == "c" else 1) for n in "cabyz"]
 
 
-def test_labels_are_counted_with_what_has_none(figures: dict[str, Any]) -> None:
-    assert [r[:2] for r in figures["languages"]["top"]] == [["en", 2], ["de", 1]]
-    assert figures["languages"]["documents"] == 3
-    assert [r[:2] for r in figures["dates"]["top"]] == [["2020", 1], ["2021", 1], ["2022", 1]]
+def test_labels_are_counted_with_what_has_none(figures: Statistics) -> None:
+    assert [r[:2] for r in figures.languages.top] == [("en", 2), ("de", 1)]
+    assert figures.languages.documents == 3
+    assert [r[:2] for r in figures.dates.top] == [("2020", 1), ("2021", 1), ("2022", 1)]
 
 
-def test_domains_are_registered_ones_by_host(figures: dict[str, Any]) -> None:
-    domains = {label: n for label, n, _ in figures["domains"]["top"]}
+def test_domains_are_registered_ones_by_host(figures: Statistics) -> None:
+    domains = {label: n for label, n, _ in figures.domains.top}
     assert domains == {"bbc.co.uk": 1, "example.org": 2, "192.168.0.1": 1}
 
 
@@ -108,19 +109,19 @@ def test_dates_of_a_year_or_two_are_counted_by_month(tmp_path: Path) -> None:
     path.write_text(
         "\n".join(json.dumps({"text": "x", "date": f"2020-{m:02d}-05"}) for m in (1, 3))
     )
-    assert [r[0] for r in stats.gather([str(path)])["dates"]["top"]] == ["2020-01", "2020-03"]
+    assert [r[0] for r in stats.gather([str(path)]).dates.top] == ["2020-01", "2020-03"]
 
 
-def test_any_cut_into_batches_gives_the_same_figures(source: Path, figures: dict[str, Any]) -> None:
+def test_any_cut_into_batches_gives_the_same_figures(source: Path, figures: Statistics) -> None:
     read = ReadSettings(batch_rows=1, partition_bytes=1024)
-    assert stats.gather([str(source)], read) == figures
+    assert stats.gather([str(source)], read).dump() == figures.dump()
 
 
 def test_the_corpus_of_a_run_is_read_with_its_annotations(bench: Any) -> None:
     rows = [{"text": "The river runs past the old mill. It is quiet. Nobody comes."}] * 3
     bench.run([{"c4": {}}], bench.jsonl("in.jsonl", rows))
     figures = stats.gather([str(bench.folder / "out")])
-    assert figures["documents"] == 3 and figures["columns"]["c4.sentences"]["p50"] == 3
+    assert figures.documents == 3 and figures.columns["c4.sentences"].p50 == 3
 
 
 def test_web_pages_are_refused_with_advice(tmp_path: Path) -> None:
@@ -135,12 +136,12 @@ def test_an_input_without_text_is_refused(tmp_path: Path) -> None:
         stats.gather([str(tmp_path / "in.jsonl")])
 
 
-def test_the_terminal_shows_a_line_a_measure_and_bars(figures: dict[str, Any]) -> None:
-    shown = stats.text(figures)
+def test_the_terminal_shows_a_line_a_measure_and_bars(figures: Statistics) -> None:
+    shown = figures.text()
     assert shown.startswith("5 documents, 1.03 kB of text, 1 document without text, 1 corrupt")
     assert "characters" in shown and "median" in shown and "\u2588" in shown
     assert all(len(line) < 130 for line in shown.splitlines())
-    assert stats.text(figures, "ascii").isascii()
+    assert figures.text("ascii").isascii()
 
 
 def test_hostile_names_reach_neither_terminal_nor_page(tmp_path: Path) -> None:
@@ -148,9 +149,9 @@ def test_hostile_names_reach_neither_terminal_nor_page(tmp_path: Path) -> None:
     row = {"text": "x", "lang": "\x1b[31m<script>", "source": "</style>\0\u202e", "a<b>\x07": 1}
     path.write_text("\n".join(json.dumps(row | {"a<b>\x07": i}) for i in range(3)))
     figures = stats.gather([str(path)])
-    shown = stats.text(figures)
+    shown = figures.text()
     assert not set(shown) & set("\x1b\x07\0\u202e")
-    page = stats.render(figures, [str(path)])
+    page = figures.page()
     assert "<script" not in page and page.count("</style>") == 1 and not set(page) & set("\x1b\0")
 
 

@@ -8,10 +8,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from curate.mix.design import Strata
 from curate.mix.make import count_taken
-from curate.mix.measure import Measured, _rows
-from curate.mix.order import Taking, choose, keys, last_keys, positions, seed_of
-from curate.mix.strata import Strata
+from curate.mix.measure import Measured, Taking, _rows, choose, keys, last_keys, positions, seed_of
 from llmcurate.base.disk.parquet_writer import writing
 
 DRAWN = np.random.default_rng(7).integers(0, 2**64, 4000, np.uint64)

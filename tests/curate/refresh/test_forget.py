@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from curate.dedup.exact import normal_url
 from curate.refresh import run
+from curate.refresh.forgetting import Removals, hosts, normal_domain
 from curate.refresh.outcome import How
-from curate.refresh.removals import Removals, hosts, normal_domain
 from tests.curate.refresh.growing import Home
 from tests.disk_calls import disk_calls
 

@@ -18,7 +18,7 @@ import pytest
 
 from curate.api.outcome import carry_out
 from curate.corpus.sizes import Sizes
-from curate.engines.base import WorkerBug
+from curate.engines.messages import WorkerBug
 from curate.run import driver, ledger
 from curate.run.intact import MOST_ANEW, Intact
 from curate.run.outcome import Options
@@ -303,7 +303,6 @@ SMALL = Sizes(
     task_documents=30,
     partition_pairs=60,
     query_documents=0,
-    slice_candidates=20,
     part_candidates=10,
     task_passages=60,
     slice_rows=60,

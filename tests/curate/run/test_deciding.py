@@ -13,6 +13,7 @@ import pytest
 
 from curate.dedup.exact import DedupExact
 from curate.run import decisions
+from curate.run.messages import ResolveTask
 from curate.run.stages import Stages
 from llmcurate.base.errors import TooMuchGone
 from tests.curate.command_line import environment
@@ -58,13 +59,13 @@ def test_the_driver_of_a_small_run_loads_no_numba(bench, make_pages):
     subprocess.run(command, cwd=bench.folder, env=environment(), check=True, timeout=120)
 
 
-def dies_once(payload: dict) -> dict:
+def dies_once(task: ResolveTask) -> dict:
     """Decides, but in the first process that is asked to."""
-    mark = Path(payload["own"] + ".died")
+    mark = Path(f"{task.own}.died")
     if not mark.exists():
         mark.touch()
         os.kill(os.getpid(), signal.SIGKILL)
-    return decisions.resolve_one_partition(payload)
+    return decisions.resolve_one_partition(task)
 
 
 def test_another_worker_decides_when_one_dies(bench, make_pages, monkeypatch):

@@ -88,7 +88,7 @@ def test_rows_are_there_before_anything_that_stands_on_them(tmp_path, still, how
     elif how == "close":
         ledger.close()
     else:
-        assert [*ledger.results("a")] == [(0, {})]
+        assert [*ledger.results("a", dict)] == [(0, {})]
     assert rows(tmp_path) == 1
 
 
@@ -99,10 +99,10 @@ def test_results_come_in_order_while_rows_are_forgotten(tmp_path: Path, monkeypa
         ledger.commit_part("a", part, {"kept": part})
         ledger.commit_part("b", part, {})
     seen = []
-    for part, result in ledger.results("a"):
+    for part, result in ledger.results("a", dict):
         assert result == {"kept": part}
         seen.append(part)
         ledger.forget_part("a", part)
-    assert seen == [*range(10)] and [*ledger.results("a")] == []
+    assert seen == [*range(10)] and [*ledger.results("a", dict)] == []
     ledger.forget_parts("b")
     assert rows(tmp_path) == 0

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
-from typing import Any
+from dataclasses import fields
 
 import pytest
 
 from curate.formats.events import MOST_NAMED
-from curate.formats.input_file import InputFile
 from curate.formats.inputs import InputPlan
-from curate.formats.partitions import Slice
+from curate.formats.partitions import InputFile, Slice
+from curate.run.messages import CutExample, StageResult
 from curate.run.outcome import sum_up
 from curate.run.plan import MapStage
 from llmcurate.base.errors import RunFailed
@@ -24,35 +25,33 @@ def inputs(parts: int) -> InputPlan:
     return InputPlan(files, [(Slice(n, 0, None),) for n in range(parts)])
 
 
-def result(part: int) -> dict[str, Any]:
+def result(part: int) -> StageResult:
     """The record of a partition that read four documents."""
-    counts = {"read": 4, "kept": 3, "rejected": 1, "bytes_in": 9, "bytes_out": part, "corrupt": 60}
-    counts |= {"passed_over": 0, "bad_dates": 0, "digests_compared": 0}
-    by_key: dict[str, Any] = {name: {} for name in ("skipped", "reasons", "cut", "cut_bytes")}
-    example = {"key": 1 + part * 7 % 10, "cut": str(part)}
-    return {
-        **counts,
-        **by_key,
+    none = {f.name: {} for f in fields(StageResult) if f.type.startswith("dict")}
+    values = {
+        **{"read": 4, "kept": 3, "rejected": 1, "bytes_in": 9, "bytes_out": part, "corrupt": 60},
+        **{"passed_over": 0, "bad_dates": 0, "digests_compared": 0, "peak_bytes": 100 - part},
         "primary": {f"c4.{part % 2}": 1},
         "seconds": {"c4": 0.25},
         "cpu": {"start": 1.0 + part % 3},
         "written": {"kept": 10},
         "compiled": 0.5,
-        "cut_examples": {"c4.line": [example]},
+        "cut_examples": {"c4.line": [CutExample(1 + part * 7 % 10, "", str(part), 1, "", "")]},
         "corrupt_examples": [{"offset": 60 * part + n} for n in range(60)],
-        "peak_bytes": 100 - part,
         "documents": [4],
     }
+    return StageResult(**none | values)
 
 
 def test_partitions_are_merged_and_let_go() -> None:
-    held: list[dict[str, Any]] = []
+    held: list[weakref.ref[StageResult]] = []
 
-    def results() -> Iterator[dict[str, Any]]:
+    def results() -> Iterator[StageResult]:
         for part in range(10):
-            held.append(result(part))
-            yield held[-1]
-            held.pop().clear()  # nothing of it is needed any more
+            assert not any(one() for one in held[:-1]), "nothing of them is needed any more"
+            one = result(part)
+            held.append(weakref.ref(one))
+            yield one
 
     record = sum_up(STAGE, inputs(10), results())
     assert (record["read"], record["kept"], record["bytes_out"]) == (40, 30, 45)

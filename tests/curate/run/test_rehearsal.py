@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from curate.run.messages import Rehearsed, RehearseStage, RehearseStep, StepRecord
 from curate.run.worker import rehearsal
-from curate.run.worker.specification import load_spec
+from curate.run.worker.stage import load_stage
 from llmcurate.base.kernels import compile_time, locks
 
 RECIPE = """
@@ -58,15 +59,15 @@ def test_a_stage_rehearses_the_stages_behind_it_too(web, monkeypatch):
     first, second = sorted((web.folder / "out/stages").glob("*/stage*.json"))
     labels = []
     monkeypatch.setattr(rehearsal, "rehearse", lambda step, folder: labels.append(step.label))
-    rehearsal.rehearse_all({"spec": str(first), "backwards": True})
+    rehearsal.rehearse_all(RehearseStage(first, backwards=True))
     assert labels == [
         "pii", "dedup_minhash", "fineweb_quality", "c4", "gopher_quality", "gopher_repetition",
         "extract", "url_filter",
     ]  # fmt: skip
     labels.clear()
-    rehearsal.rehearse_all({"spec": str(second), "backwards": True})
+    rehearsal.rehearse_all(RehearseStage(second, backwards=True))
     assert labels == ["pii"]
-    assert load_spec(str(second))["later"]["of"] == 8
+    assert load_stage(second).spec.of == 8
 
 
 def test_a_step_whose_kernels_another_process_compiles_is_passed_over(web, monkeypatch):
@@ -80,7 +81,7 @@ def test_a_step_whose_kernels_another_process_compiles_is_passed_over(web, monke
 
     monkeypatch.setattr(rehearsal, "rehearse", rehearse)
     first, _ = sorted((web.folder / "out/stages").glob("*/stage*.json"))
-    rehearsal.rehearse_all({"spec": str(first), "backwards": True})
+    rehearsal.rehearse_all(RehearseStage(first, backwards=True))
     assert "c4" not in labels and len(labels) == 7
     assert compile_time.on_busy is not locks.refuse
 
@@ -93,7 +94,7 @@ def test_a_step_that_fails_in_rehearsal_fails_nothing(web, monkeypatch):
 
     monkeypatch.setattr(rehearsal, "rehearse", rehearse)
     first, _ = sorted((web.folder / "out/stages").glob("*/stage*.json"))
-    rehearsal.rehearse_all({"spec": str(first), "backwards": True})
+    rehearsal.rehearse_all(RehearseStage(first, backwards=True))
 
 
 def test_a_warmup_says_which_steps_it_could_not_rehearse(bench):
@@ -119,8 +120,8 @@ def test_a_step_that_cannot_work_on_the_sample_is_named(monkeypatch):
         raise ValueError(step.label)
 
     monkeypatch.setattr(rehearsal, "rehearse", rehearse)
-    payload = {"identity": {"step": "c4", "label": "c4", "settings": {}}, "wait": True}
-    assert rehearsal.rehearse_one(payload) == {"busy": False, "missing": "ValueError: c4"}
+    task = RehearseStep(StepRecord("c4", "c4", {}), wait=True)
+    assert rehearsal.rehearse_one(task) == Rehearsed(missing="ValueError: c4")
 
 
 def test_a_rehearsal_of_products_leaves_no_files(tmp_path, monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+from curate.run.messages import CutExample
 from curate.run.worker.traces import smallest
 
 GOOD = "\n".join(["The river runs past the old mill and on."] * 4)
@@ -12,9 +13,9 @@ STEPS: list[Any] = [{"c4": {}}, {"dedup_exact": {"max_removal": 1}}]
 
 
 def test_examples_are_those_of_the_smallest_hashes_in_any_order() -> None:
-    examples = [{"key": key, "cut": str(key)} for key in (5, 1, 4, 1, 2)]
+    examples = [CutExample(key, "", str(key), 1, "", "") for key in (5, 1, 4, 1, 2)]
     for order in itertools.permutations(examples):
-        assert [e["key"] for e in smallest([*order])] == [1, 2, 4]
+        assert [e.key for e in smallest([*order])] == [1, 2, 4]
 
 
 def test_bytes_out_of_a_step_are_bytes_into_the_next(bench: Any) -> None:

@@ -2,60 +2,68 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from curate.engines.base import Death, OnDeath, Task
+from curate.engines.base import OnDeath
+from curate.engines.messages import Death
+from curate.run.messages import StageTask
 from curate.run.worker_deaths import LAST, QUARANTINE_LIMIT, find_culprit, retry_once
 from llmcurate.base.errors import RunFailed
 
 CRASH, KILL, LATE = (-11, 0.0), (-9, 0.0), (-9, 30.0)
 
 
-def culprits() -> OnDeath:
+def task_of(part: int, careful: tuple[int, int] | None = None) -> StageTask:
+    return StageTask(part, Path("stage.json"), careful=careful)
+
+
+def culprits() -> OnDeath[StageTask]:
     plan, stage = SimpleNamespace(inputs=None), SimpleNamespace(folder_name="00-x")
     return find_culprit(cast(Any, plan), cast(Any, stage), quiet=True)
 
 
-def after(decide: OnDeath, task: Task, how: tuple[int, float], first: int, last: int) -> Task:
+def after(
+    decide: OnDeath, task: StageTask, how: tuple[int, float], first: int, last: int
+) -> StageTask:
     return decide(task, Death(how[0], (first, last), how[1]))
 
 
 @pytest.mark.parametrize(
-    ("how", "careful"), [(CRASH, [5, 9]), (LATE, [5, LAST])], ids=["it died", "it took too long"]
+    ("how", "careful"), [(CRASH, (5, 9)), (LATE, (5, LAST))], ids=["it died", "it took too long"]
 )
 def test_the_documents_of_a_batch_run_alone_and_behind_a_slow_one_all(how, careful) -> None:
-    assert after(culprits(), {"part": 3}, how, 5, 9) == {"part": 3, "careful": careful}
+    assert after(culprits(), task_of(3), how, 5, 9) == task_of(3, careful)
 
 
 @pytest.mark.parametrize("first", [5, 7, 9])
 def test_a_document_that_kills_its_worker_alone_is_held_and_the_rest_runs_as_before(first) -> None:
     decide = culprits()
-    task = after(decide, {"part": 3}, CRASH, 5, 9)
-    held = {str(first): "its worker died twice: signal SIGSEGV"}
-    assert after(decide, task, CRASH, first, first) == {
-        "part": 3, "careful": None, "quarantine": held,
-    }  # fmt: skip
+    task = after(decide, task_of(3), CRASH, 5, 9)
+    held = {first: "its worker died twice: signal SIGSEGV"}
+    assert after(decide, task, CRASH, first, first) == replace(task_of(3), quarantine=held)
 
 
 def test_late_once_alone_is_no_fault_of_the_document_and_twice_is() -> None:
     decide = culprits()
-    task = after(decide, {"part": 3}, LATE, 5, 9)
+    task = after(decide, task_of(3), LATE, 5, 9)
     assert after(decide, task, LATE, 7, 7) == task
     assert after(decide, task, LATE, 8, 8) == task, "another one's first time"
     held = after(decide, task, LATE, 7, 7)
-    assert held["quarantine"] == {"7": "took longer than 30 s alone, twice"}
-    assert held["careful"] == [5, LAST], "those behind it may be slow too"
-    assert "quarantine" not in after(decide, {**task, "part": 4}, LATE, 7, 7)
+    assert held.quarantine == {7: "took longer than 30 s alone, twice"}
+    assert held.careful == (5, LAST), "those behind it may be slow too"
+    assert not after(decide, replace(task, part=4), LATE, 7, 7).quarantine
 
 
 def test_another_batch_than_the_suspected_one_is_looked_through_anew() -> None:
     decide = culprits()
-    task = after(decide, {"part": 3}, CRASH, 5, 9)
+    task = after(decide, task_of(3), CRASH, 5, 9)
     for first, last in ((4, 9), (5, 10), (10, 14)):
-        assert after(decide, task, CRASH, first, last)["careful"] == [first, last]
+        assert after(decide, task, CRASH, first, last).careful == (first, last)
     with pytest.raises(RunFailed, match="documents 5 to 9 of partition 3 kill their worker tog"):
         after(decide, task, CRASH, 5, 9)
 
@@ -64,16 +72,16 @@ def test_another_batch_than_the_suspected_one_is_looked_through_anew() -> None:
 def test_a_kill_from_outside_is_forgiven_once_a_partition_and_blamed_on_no_document(status) -> None:
     decide = culprits()
     for part in (3, 4):
-        assert after(decide, {"part": part}, (status, 0.0), 5, 5) == {"part": part}
+        assert after(decide, task_of(part), (status, 0.0), 5, 5) == task_of(part)
     with pytest.raises(RunFailed, match="partition 4 of 00-x: a worker was killed twice"):
-        after(decide, {"part": 4}, (status, 0.0), 6, 6)
+        after(decide, task_of(4), (status, 0.0), 6, 6)
 
 
 def test_a_partition_in_which_too_many_documents_kill_is_a_defect_of_a_step() -> None:
-    decide, task = culprits(), {"part": 3, "careful": [0, LAST]}
+    decide, task = culprits(), task_of(3, (0, LAST))
     for n in range(2 * QUARANTINE_LIMIT):
         held = after(decide, task, CRASH, n // 2, n // 2)
-    assert len(held["quarantine"]) == QUARANTINE_LIMIT
+    assert len(held.quarantine) == QUARANTINE_LIMIT
     assert after(decide, task, CRASH, 500, 500) == task
     with pytest.raises(RunFailed, match="more than 100 documents of partition 3 killed"):
         after(decide, task, CRASH, 500, 500)
@@ -82,8 +90,8 @@ def test_a_partition_in_which_too_many_documents_kill_is_a_defect_of_a_step() ->
 def test_work_without_documents_is_tried_twice_a_partition() -> None:
     decide = retry_once("the assembly")
     for part in (0, 1):
-        assert after(decide, {"part": part}, CRASH, 0, 0) == {"part": part}
+        assert after(decide, task_of(part), CRASH, 0, 0) == task_of(part)
     with pytest.raises(RunFailed, match=r"1 of the assembly: a worker died twice \(signal SIGSEGV"):
-        after(decide, {"part": 1}, CRASH, 0, 0)
+        after(decide, task_of(1), CRASH, 0, 0)
     with pytest.raises(RunFailed, match="0 of the assembly: a worker was killed twice"):
-        after(decide, {"part": 0}, KILL, 0, 0)
+        after(decide, task_of(0), KILL, 0, 0)

@@ -56,7 +56,7 @@ def test_errors_that_speak_for_themselves_pass(error: Exception) -> None:
     [
         ("no_such_module:A", "step mine cannot be loaded from no_such_module:A: ModuleNotFound"),
         ("curate.filters.c4:None_", "has no attribute 'None_'"),
-        ("curate.filters.c4:C4", "needs `name: ClassVar\\[str\\] = 'mine'`"),
+        ("curate.filters.c4:C4", "needs `@step\\('mine'\\)` above it"),
     ],
 )
 def test_a_step_that_cannot_be_loaded_is_one_line(

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from curate.documents.documents import CORE, NUMBER, PAYLOAD, documents
+from curate.steps.contracts import open_in
 from curate.steps.registry import step_class
 from tests.curate.doubling import grows_linearly
 
@@ -95,7 +96,7 @@ def worker(name: str) -> Callable[[str], object]:
     if hasattr(step, "sketch"):
         step.open()
     else:
-        step.open_in(Path())
+        open_in(step, Path())
 
     def work(text: str) -> object:
         columns: dict[str, Any] = {"id": ["a"], "lang": ["en"], NUMBER: [0]}

@@ -35,7 +35,7 @@ def quality_model(shared_bench: Any) -> Path:
     """A quality model: the English articles against those in other languages."""
     pytest.importorskip("fasttext_pybind")
     from curate.engines.local import call_apart
-    from curate.scoring.language.examples import Training
+    from curate.scoring.language.train import Training
     from curate.scoring.quality.train import Texts, train
 
     sets = []

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tokenize_kit.card.figures import PIECE_BYTES, Sample
-from tokenize_kit.card.page import MOST_ROWS, code_span, page, table
+from tokenize_kit.card.page import MOST_ROWS, Card, code_span, table
 from tokenize_kit.change.convert import convert
 from tokenize_kit.change.extend import extend
 from tokenize_kit.change.prune import prune
@@ -205,7 +205,7 @@ def test_a_long_mixture_is_cut_and_what_it_names_stays_text(cards):
         for n in range(MOST_ROWS + 7)
     }
     mixture = {"column": "a|b", "temperature": 3.0, "values": values}
-    text = page(cards["bpe"][1] | {"mixture": mixture}, "tokenizer_card.json")
+    text = Card(cards["bpe"][1] | {"mixture": mixture}).page("tokenizer_card.json")
     assert text.count("</table>") == MOST_ROWS and "7 more are in the JSON." in text
     assert "Mixture by the column `a|b`, temperature 3:" in text
     html = pytest.importorskip("markdown_it").MarkdownIt("commonmark").enable("table").render(text)

@@ -10,9 +10,8 @@ from hypothesis.extra.numpy import arrays
 
 from llmcurate.base.errors import LlmcurateError
 from tokenize_kit.change.addition import Rows
-from tokenize_kit.change.embeddings import Checkpoint, write_tensors
+from tokenize_kit.change.embeddings import Checkpoint, sparsemax, token_vectors, write_tensors
 from tokenize_kit.change.extend import extend
-from tokenize_kit.change.focus import sparsemax, token_vectors
 from tokenize_kit.change.original import open_tokenizer
 from tokenize_kit.change.verify import pack_texts
 from tokenize_kit.learn.training import train_tokenizer

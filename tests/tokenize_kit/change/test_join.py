@@ -19,9 +19,8 @@ from tokenize_kit.change.addition import Rows
 from tokenize_kit.change.convert import convert
 from tokenize_kit.change.embeddings import Checkpoint, write_tensors
 from tokenize_kit.change.join import join
-from tokenize_kit.change.original import open_tokenizer
+from tokenize_kit.change.original import open_tokenizer, token_texts
 from tokenize_kit.change.prune import prune
-from tokenize_kit.change.tokens import token_texts
 from tokenize_kit.change.verify import pack_texts
 from tokenize_kit.formats.forms import CannotHold
 from tokenize_kit.learn.training import train_tokenizer

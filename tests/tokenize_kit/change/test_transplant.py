@@ -7,8 +7,7 @@ import pytest
 
 from llmcurate.base.errors import LlmcurateError
 from tokenize_kit.change.addition import Transplant
-from tokenize_kit.change.original import open_tokenizer
-from tokenize_kit.change.tokens import ids_of, keys_of
+from tokenize_kit.change.original import ids_of, keys_of, open_tokenizer
 from tokenize_kit.change.verify import pack_texts
 from tokenize_kit.learn.training import train_tokenizer
 

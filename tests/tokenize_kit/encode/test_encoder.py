@@ -16,7 +16,7 @@ from tests.tokenize_kit.byte_bpe import train_bpe
 from tokenize_kit.encode.byte_bpe import ByteEncoder
 from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.encode.merges import SHORT
-from tokenize_kit.encode.normaliser_exceptions import find_odd, form_table
+from tokenize_kit.encode.normalize import find_odd, form_table
 from tokenize_kit.formats.tokenizer_json import LETTERS, ORDER, to_letters
 from tokenize_kit.pattern.named import PATTERNS
 

@@ -11,7 +11,7 @@ from tokenizers.pre_tokenizers import Metaspace, Sequence, Split, Whitespace, Wh
 from tests.tokenize_kit.sentencepiece_models import HARD, LINES, ODD, encoded, trained
 from tokenize_kit.change.verify import pack_texts
 from tokenize_kit.encode.encoder import Encoder
-from tokenize_kit.encode.normaliser_exceptions import find_odd
+from tokenize_kit.encode.normalize import find_odd
 from tokenize_kit.formats.forms import CONTROL, NORMAL, UNKNOWN
 from tokenize_kit.formats.sentencepiece_model import read_model
 from tokenize_kit.learn.training import train_tokenizer

@@ -14,10 +14,9 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from llmcurate.base.errors import LlmcurateError
 from tests.parameters import drawn
-from tokenize_kit.judge.candidate import open_candidate
+from tokenize_kit.judge.candidate import examine_vocabulary, open_candidate
 from tokenize_kit.judge.compare import HARD_TEXTS, compare, cut_text
 from tokenize_kit.judge.tally import Tally, Texts, renyi_efficiency
-from tokenize_kit.judge.vocabulary import examine_vocabulary
 from tokenize_kit.learn.training import train_tokenizer
 
 TEXTS = ["the cat sat on the mat, then that 12 cats", "กินข้าวที่บ้าน กินที่บ้าน", "né, a1b2\n\tx"] * 9

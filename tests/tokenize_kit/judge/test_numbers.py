@@ -8,7 +8,7 @@ import pytest
 from tokenizers import Tokenizer
 
 from tokenize_kit.judge.candidate import open_candidate
-from tokenize_kit.judge.tally import DEPTHS, DIGITS, grouping, indentation, number_cuts
+from tokenize_kit.judge.tally import DEPTHS, DIGITS, NumberCut, grouping, indentation, number_cuts
 from tokenize_kit.learn.training import train_tokenizer
 
 TEXTS = [f"is {k * 7919}\n  if x:\n    {k}\n\treturn {k}\n" for k in range(300)]
@@ -25,15 +25,15 @@ def trained(request, tmp_path_factory):
 def test_numbers_are_cut_as_the_library_cuts_them(trained):
     digits, folder = trained
     rows = number_cuts(open_candidate(folder))
-    assert [row["digits"] for row in rows] == list(range(1, DIGITS + 1))
+    assert [row.digits for row in rows] == list(range(1, DIGITS + 1))
     library = Tokenizer.from_file(str(folder / "tokenizer.json"))
     ways = Counter()
     for number in range(10, 100):
         spans = library.encode(f"is {number}\n").offsets
         ways[tuple(z - a for a, z in spans if a in (3, 4) and z <= 5)] += 1
     tokens = sum(len(way) * n for way, n in ways.items()) / 90
-    assert rows[1]["tokens"] == pytest.approx(tokens)
-    assert rows[1]["alike"] == max(ways.values()) / 90
+    assert rows[1].tokens == pytest.approx(tokens)
+    assert rows[1].alike == max(ways.values()) / 90
     assert (grouping(rows) == "single") == (digits == "single")
 
 
@@ -48,8 +48,8 @@ def test_numbers_are_cut_as_the_library_cuts_them(trained):
     ],
 )
 def test_groups_are_counted_from_a_side(ways, rule):
-    assert grouping([{"groups": way, "alike": 1.0} for way in ways]) == rule
-    assert grouping([{"groups": way, "alike": 0.9} for way in ways]) == "uneven"
+    assert grouping([NumberCut(0, 0.0, 1.0, way) for way in ways]) == rule
+    assert grouping([NumberCut(0, 0.0, 0.9, way) for way in ways]) == "uneven"
 
 
 def test_indentation_is_what_it_adds_to_a_line(trained):

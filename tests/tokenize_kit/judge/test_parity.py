@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from llmcurate.base.errors import LlmcurateError
 from tokenize_kit.formats.tokenizer_json import from_letters
-from tokenize_kit.judge.candidate import open_candidate
+from tokenize_kit.judge.candidate import examine_vocabulary, open_candidate
 from tokenize_kit.judge.compare import compare, cut_text, gini
-from tokenize_kit.judge.vocabulary import examine_vocabulary
 from tokenize_kit.learn.training import train_tokenizer
 
 TEXTS = ["the cat sat on the mat, then that", "กินข้าวที่บ้าน กินที่บ้าน", "the mat"] * 6

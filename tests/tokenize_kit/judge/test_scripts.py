@@ -11,9 +11,15 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from tests.tokenize_kit.judge.test_judge import TEXTS, packed_texts
-from tokenize_kit.judge.candidate import open_candidate
+from tokenize_kit.judge.candidate import (
+    COMMON,
+    LABELS,
+    PARTS,
+    SEVERAL,
+    open_candidate,
+    text_scripts,
+)
 from tokenize_kit.judge.tally import Tally
-from tokenize_kit.judge.vocabulary import COMMON, LABELS, PARTS, SEVERAL, text_scripts
 from tokenize_kit.learn.training import train_tokenizer
 
 NAMES = ("Latin", "Thai", "Han", "Hiragana", "Cyrillic", "Devanagari")

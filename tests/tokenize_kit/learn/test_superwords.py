@@ -16,8 +16,8 @@ from tokenize_kit.change.prune import prune
 from tokenize_kit.change.verify import pack_texts
 from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.formats.tokenizer_json import ORDER, from_letters, load_tokenizer
+from tokenize_kit.learn.byte_words import learn_superwords
 from tokenize_kit.learn.options import TrainingOptions
-from tokenize_kit.learn.superwords import learn_superwords
 from tokenize_kit.learn.training import train_tokenizer
 
 LETTERS = st.text(st.sampled_from("ab \n:1"), max_size=40)

@@ -14,11 +14,13 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from llmcurate.base.errors import LlmcurateError
 from tokenize_kit.formats.tokenizer_json import load_tokenizer
-from tokenize_kit.learn.backends import Words, learn_own, learn_sentencepiece
 from tokenize_kit.learn.bpe import (
     BYTE_PIECES,
     CharacterWords,
+    Words,
     choose_characters,
+    learn_own,
+    learn_sentencepiece,
     number_words,
     split_characters,
     train_char_bpe,

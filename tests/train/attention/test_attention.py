@@ -17,7 +17,7 @@ from train.attention.backends import lengths_of
 from train.attention.choice import choose
 from train.config import TrainConfig
 from train.loop.backends import backends_line, layer_backends
-from train.model.positions import alibi_slopes
+from train.model.encodings.alibi import alibi_slopes
 from train.model.presets import preset
 
 pytestmark = pytest.mark.filterwarnings("ignore:flex_attention called without")

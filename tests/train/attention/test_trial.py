@@ -15,8 +15,8 @@ pytest.importorskip("triton")
 
 from llmcurate.base.settings import change
 from train.attention import BACKENDS, Alibi, Mask, choice
+from train.attention.choice import difference, fault, small
 from train.attention.flash import op
-from train.attention.trial import difference, fault, small
 from train.config import TrainConfig
 from train.loop.backends import layer_backends, try_kernels
 from train.model.presets import preset

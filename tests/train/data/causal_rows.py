@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from train.data.mixing import Mixture
-from train.data.rows import Rows
+from train.data.rows import Mixture, Rows
 from train.objectives.causal import Causal
 from train.objectives.example import Example, examples
 

@@ -14,8 +14,7 @@ from llmcurate.base.errors import LlmcurateError
 from tests.train.data.causal_rows import causal
 from train.config import Source
 from train.data.feed import Sampler
-from train.data.mixing import Mixture, counts, shares_of
-from train.data.rows import Rows
+from train.data.rows import Mixture, Rows, counts, shares_of
 from train.data.shards import read_shards
 
 SHARES = st.lists(st.integers(1, 1000), min_size=1, max_size=9)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curate.cli.app import invoke
-from curate.inspect.compare.models import variant_of, verdicts
+from curate.inspect.compare.models import ModelComparison, variant_of
 from llmcurate.base.errors import LlmcurateError, UsageError
 from train.config import TrainConfig
 from train.evaluate.compare import Budget, Variant, compare
@@ -138,10 +138,11 @@ def test_variants_are_presets_settings_or_files(tmp_path):
 
 def test_a_verdict_needs_an_interval_on_one_side():
     def row(name, interval=None):
-        return {"name": name, "held_out_loss_difference": {"interval": interval}}
+        difference = {"mean": 0.0, "interval": interval, "values": []}
+        return {"name": name, "held_out_loss_difference": difference}
 
     others = [row("a", [0.1, 0.2]), row("b", [-0.2, -0.1]), row("c", [-0.1, 0.1]), row("d")]
-    assert verdicts({"variants": [{"name": "x"}, *others]}) == [
+    assert ModelComparison({"variants": [{"name": "x"}, *others]}).verdicts() == [
         "a: worse than x",
         "b: better than x",
         "c: no difference from x beyond that of seeds",

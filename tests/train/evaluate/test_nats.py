@@ -11,7 +11,7 @@ import pytest
 from tests.train.data.feed_settings import MODEL
 from tests.train.loop.small_runs import build, trained
 from train.data.shards import read_shards
-from train.evaluate import nats
+from train.evaluate import judge as nats
 from train.evaluate.judge import judge, open_model
 
 

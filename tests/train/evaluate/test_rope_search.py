@@ -19,9 +19,10 @@ from train.evaluate.rope_search import evolve, older_scalings, rope_search, stre
 from train.loop.pretrain import pretrain
 from train.model.attention_settings import Grouped
 from train.model.config import ModelConfig
+from train.model.encodings.alibi import Alibi
 from train.model.feed_forward_settings import Dense
-from train.model.position_settings import Alibi, Rope, RopeScaling
-from train.model.rope import rope_frequencies
+from train.model.position_settings import Rope, RopeScaling
+from train.model.positions import rope_frequencies
 from train.runs.checkpoint import complete, model_of
 
 SHORT, LONG = 16, 64  # contexts

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from train.generate.generate import Texts
-from train.generate.sampling import Chooser, Sampling
+from train.generate.generate import Chooser, Sampling, Texts
 from train.model.decoder import Decoder
 
 

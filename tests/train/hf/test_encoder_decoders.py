@@ -14,12 +14,11 @@ from train.hf.export import export
 from train.hf.families import family_of
 from train.hf.load import import_model, load
 from train.model.attention_settings import Grouped
-from train.model.config import ModelConfig
+from train.model.config import Embedding, Encoder, Head, ModelConfig, Norm
 from train.model.decoder import Decoder
+from train.model.encodings.t5 import Buckets
 from train.model.feed_forward_settings import Dense
-from train.model.head_settings import Embedding, Head
-from train.model.position_settings import Buckets, Learned
-from train.model.stack_settings import Encoder, Norm
+from train.model.position_settings import Learned
 
 transformers = pytest.importorskip("transformers")
 transformers.logging.set_verbosity_error()

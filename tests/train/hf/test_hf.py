@@ -15,9 +15,8 @@ from train.hf.export import export
 from train.hf.families import family_of
 from train.hf.load import import_model
 from train.model.attention_settings import Grouped
-from train.model.config import ModelConfig
+from train.model.config import Head, ModelConfig
 from train.model.feed_forward_settings import ACTIVATIONS, Dense
-from train.model.head_settings import Head
 from train.model.position_settings import Rope
 
 transformers = pytest.importorskip("transformers")

@@ -14,7 +14,7 @@ from llmcurate.base.settings import change as changed
 from llmcurate.base.settings import from_dict, unflat
 from train.hf.export import config_json
 from train.hf.families import FAMILIES
-from train.hf.settings import Settings
+from train.hf.keys import Settings
 from train.model.config import ModelConfig
 from train.model.presets import preset
 

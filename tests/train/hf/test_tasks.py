@@ -16,8 +16,7 @@ from train.hf.export import export
 from train.hf.families import FAMILIES, family_of
 from train.hf.load import import_model, look
 from train.measure.accounting import parameters
-from train.model.config import ModelConfig
-from train.model.head_settings import SPAN, Task
+from train.model.config import SPAN, ModelConfig, Task
 from train.model.heads import with_task
 from train.model.presets import preset
 

@@ -13,9 +13,8 @@ from train.config import TrainConfig
 from train.loop.distributed import check_split
 from train.loop.pretrain import pretrain
 from train.model.attention_settings import Grouped, Latent
-from train.model.config import ModelConfig
+from train.model.config import Head, ModelConfig
 from train.model.feed_forward_settings import Dense
-from train.model.head_settings import Head
 
 MODEL = ModelConfig(
     vocab=300,

@@ -13,14 +13,14 @@ from llmcurate.base.errors import LlmcurateError
 from train.config import TrainConfig
 from train.generate.generate import load
 from train.loop.pretrain import pretrain
-from train.model import code
+from train.model import plugin_settings as code
 
 TRAIN = TrainConfig(
     steps=2, rows=2, context=32, warmup=0, eval_every=2, eval_tokens=64, checkpoint_every=1,
     log_every=1, device="cpu",
 )  # fmt: skip
 MINE = """
-from train.model.feed_forward import FeedForward
+from train.model.layers import FeedForward
 class Mine(FeedForward):
     def forward(self, x, view):
         return self.down(self.up(x) * self.gate(x))

@@ -10,15 +10,13 @@ import torch
 from llmcurate.base.errors import LlmcurateError
 from tests.train.loop.processes import lines, train_together
 from train.config import TrainConfig
-from train.generate.generate import complete, load
-from train.generate.sampling import GREEDY
+from train.generate.generate import GREEDY, complete, load
 from train.loop.distributed import check_split
 from train.loop.pretrain import pretrain
 from train.model.attention_settings import Grouped
-from train.model.config import ModelConfig
+from train.model.config import Encoder, ModelConfig
+from train.model.encodings.t5 import Buckets
 from train.model.feed_forward_settings import Dense
-from train.model.position_settings import Buckets
-from train.model.stack_settings import Encoder
 from train.objective_settings import Bart, Masked, Spans
 
 MODEL = ModelConfig(

@@ -17,7 +17,7 @@ from llmcurate.base.errors import LlmcurateError
 from tests.train.data.feed_settings import TWO_LAYERS
 from train.config import TrainConfig
 from train.loop.pretrain import pretrain
-from train.loop.spikes import MOST, Guard, PassedOver
+from train.loop.training import MOST, Guard, PassedOver
 from train.runs.checkpoint import complete
 
 TRAIN = TrainConfig(

@@ -11,8 +11,16 @@ from llmcurate.base.errors import LlmcurateError
 from llmcurate.base.settings import change as changed
 from train.config import TrainConfig
 from train.measure.accounting import architecture_row
-from train.measure.describe import GPUS, decoding, describe, find_gpu, gpu, peak, training
-from train.measure.estimate import training_memory
+from train.measure.describe import (
+    GPUS,
+    decoding,
+    describe,
+    find_gpu,
+    gpu,
+    peak,
+    training,
+    training_memory,
+)
 from train.model.presets import PRESETS, preset
 from train.objectives.example import Example
 from train.objectives.losses import Losses

@@ -11,10 +11,9 @@ from llmcurate.base.errors import LlmcurateError
 from llmcurate.base.settings import change
 from tests.train.model.variants import SHAPE
 from train.attention import Mask
-from train.model.block import View
-from train.model.config import ModelConfig
+from train.model.config import DeepNorm, ModelConfig
 from train.model.decoder import Decoder
-from train.model.stack_settings import DeepNorm
+from train.model.layers import View
 
 TOKENS = torch.randint(0, 61, (2, 9), generator=torch.Generator().manual_seed(1))
 

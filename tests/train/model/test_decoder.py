@@ -14,7 +14,7 @@ from train.model.attention_settings import Grouped
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.model.feed_forward_settings import Dense
-from train.model.norms import RMSNorm
+from train.model.layers import RMSNorm
 
 SHAPE = ModelConfig(
     vocab=97,

@@ -17,10 +17,10 @@ from train.attention import Mask, attend
 from train.config import TrainConfig
 from train.loop.distributed import check_split
 from train.measure.accounting import attention_flops
-from train.model.block import View
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
-from train.model.disentangled import DisentangledAttention, DistanceVectors
+from train.model.encodings.disentangled import DisentangledAttention, DistanceVectors
+from train.model.layers import View
 
 CONFIG = change(
     SHAPE,

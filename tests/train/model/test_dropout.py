@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from train.data.packing import scatter
-from train.model.dropout import Dropout, drawn, of_tokens
+from train.model.layers import Dropout, drawn, of_tokens
 
 SEEDS = torch.tensor([5, -3, 2**62])
 

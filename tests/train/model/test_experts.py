@@ -13,13 +13,11 @@ from llmcurate.base.errors import LlmcurateError
 from llmcurate.base.settings import change
 from tests.train.model.variants import LATENT, SHAPE
 from train.config import TrainConfig
-from train.model.block import View
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
-from train.model.dropout import of_tokens
 from train.model.experts import Experts, grouped_linear, looped
-from train.model.feed_forward import FUNCTIONS, FeedForward
 from train.model.feed_forward_settings import ACTIVATIONS
+from train.model.layers import FUNCTIONS, FeedForward, View, of_tokens
 from train.objectives.example import Example
 from train.objectives.losses import Losses
 from train.optim.optimizers import Muon, group, optimizers, orthogonal

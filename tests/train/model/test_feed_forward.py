@@ -7,8 +7,8 @@ import torch
 
 from llmcurate.base.settings import change as changed
 from tests.train.model.variants import SHAPE
-from train.model.feed_forward import FeedForward
 from train.model.feed_forward_settings import ACTIVATIONS
+from train.model.layers import FeedForward
 from train.model.roles import initialise
 
 

@@ -15,7 +15,7 @@ from tests.train.model.variants import SHAPE
 from train.hf.families import family_of
 from train.measure.accounting import architecture_row, attention_flops, parameters, parts
 from train.measure.describe import training
-from train.model import code, plugins, roles
+from train.model import plugin_settings, plugins, roles
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 
@@ -26,7 +26,7 @@ ENCODER = {"causal": False, "position": "learned", "attention.kv_heads": 4}
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("LLMCURATE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(code, "_trusted", set())
+    monkeypatch.setattr(plugin_settings, "_trusted", set())
 
 
 @pytest.fixture
@@ -180,13 +180,13 @@ def test_a_configuration_holds_the_text_and_needs_the_file_no_more(written):
 def test_a_folder_from_elsewhere_runs_nothing_unless_it_is_trusted(tmp_path, monkeypatch):
     mine = file_of(
         tmp_path,
-        "import pathlib\nfrom train.model.feed_forward import FeedForward\n"
+        "import pathlib\nfrom train.model.layers import FeedForward\n"
         f"pathlib.Path({str(tmp_path / 'ran')!r}).touch()\n"
         "class Mine(FeedForward):\n    pass\n",
     )
     values = to_dict(change(SHAPE, {"feed_forward": f"{mine}:Mine"}, "model"))
     (tmp_path / "cache" / "trusted-code").unlink()
-    monkeypatch.setattr(code, "_trusted", set())
+    monkeypatch.setattr(plugin_settings, "_trusted", set())
     stranger = from_dict(ModelConfig, values, "config.json")
     with pytest.raises(LlmcurateError, match="--trust-code"):
         Decoder(stranger)
@@ -198,7 +198,7 @@ def test_a_folder_from_elsewhere_runs_nothing_unless_it_is_trusted(tmp_path, mon
 
 def test_what_was_named_here_is_known_to_later_processes(written, monkeypatch):
     values = to_dict(change(SHAPE, {"feed_forward": f"{written}/liglu.py:LiGLU"}, "model"))
-    monkeypatch.setattr(code, "_trusted", set())
+    monkeypatch.setattr(plugin_settings, "_trusted", set())
     Decoder(from_dict(ModelConfig, values, "config.json"))
     values["feed_forward"]["code"] += "\nraise SystemExit\n"
     with pytest.raises(LlmcurateError, match="--trust-code"):

@@ -14,8 +14,7 @@ from train.model.attention_settings import Grouped
 from train.model.config import ModelConfig
 from train.model.feed_forward_settings import Dense
 from train.model.position_settings import Rope, RopeScaling
-from train.model.positions import sinusoids
-from train.model.rope import rope_frequencies, rotate, rotations
+from train.model.positions import rope_frequencies, rotate, rotations, sinusoids
 
 SHAPE = ModelConfig(
     vocab=61,

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import get_args, get_type_hints
 
 from train.model.attention_settings import Grouped
-from train.model.config import ModelConfig
+from train.model.config import ModelConfig, Norm
 from train.model.feed_forward_settings import ACTIVATIONS, Dense
 from train.model.position_settings import POSITIONS
-from train.model.stack_settings import Norm
 
 
 def choices(kind: type, name: str) -> tuple[str, ...]:

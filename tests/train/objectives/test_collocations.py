@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from tests.train.objectives.test_masked import VOCABULARY, piece
 from train.objective_settings import Masked as Settings
-from train.objectives.collocations import LONGEST, Collocations, ngrams, words_of
 from train.objectives.example import IGNORED, Draws
-from train.objectives.masked import Masked
+from train.objectives.masked import LONGEST_NGRAM, Collocations, Masked, ngrams, words_of
 
 CORPUS = [
     " ".join(
@@ -57,7 +56,7 @@ def plain(texts: list[list[str]], length: int) -> dict[tuple[str, ...], float]:
     return scores
 
 
-@pytest.mark.parametrize("length", range(2, LONGEST + 1))
+@pytest.mark.parametrize("length", range(2, LONGEST_NGRAM + 1))
 def test_the_table_is_that_of_a_plain_count(length):
     share = 0.3
     table = Collocations(encoded(CORPUS), share)

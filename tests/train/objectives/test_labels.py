@@ -7,9 +7,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from train.data.labelled_feed import LabelledPiece
+from train.data.labelled import LabelledPiece, Window
 from train.data.vocabulary import Vocabulary
-from train.data.windows import Window
 from train.objective_settings import Task
 from train.objectives.example import IGNORED, Draws
 from train.objectives.labels import LONGEST, Labelled, answers, span_losses

@@ -14,9 +14,7 @@ from tests.train.data.feed_settings import MODEL, PLAIN
 from train.config import TrainConfig
 from train.loop.pretrain import pretrain
 from train.loop.start import settled
-from train.model.config import ModelConfig
-from train.model.head_settings import Head
-from train.model.stack_settings import Encoder
+from train.model.config import Encoder, Head, ModelConfig
 from train.objective_settings import (
     Auto,
     Bart,

@@ -5,14 +5,31 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from curate.inspect.scaling import law_rows, plan_lines
+from curate.inspect.scaling import LawFits, plan_lines
 from llmcurate.base.errors import LlmcurateError
-from train.scaling.fit import ENVELOPE, ISOFLOP, PARAMETRIC, fit, interval
-from train.scaling.laws import BESIROGLU, HOFFMANN, KAPLAN, Chinchilla, Power, Repeats
-from train.scaling.parametric import ChinchillaForm, KaplanForm
-from train.scaling.parametric import fit as fit_law
+from train.scaling.fit import (
+    ENVELOPE,
+    ISOFLOP,
+    PARAMETRIC,
+    Curve,
+    Measured,
+    fit,
+    interval,
+    points_of,
+    read,
+)
+from train.scaling.laws import (
+    BESIROGLU,
+    HOFFMANN,
+    KAPLAN,
+    Chinchilla,
+    ChinchillaForm,
+    KaplanForm,
+    Power,
+    Repeats,
+)
+from train.scaling.laws import fit as fit_law
 from train.scaling.plan import plan
-from train.scaling.points import Curve, Measured, points_of, read
 
 BUDGETS = np.geomspace(1e18, 1e22, 9)
 SAID = "an R* is at the limit of the fit: the points do not determine it"
@@ -144,9 +161,10 @@ def test_repeated_text_that_is_as_good_as_new_has_its_worth_at_the_limit():
     distinct = np.append(tokens, np.full(6, 1e10))
     sizes, tokens = np.append(sizes, more[0]), np.append(tokens, more[1])
     losses = np.append(losses, HOFFMANN.loss(*more))
-    figures = fit(measured(sizes, tokens, losses, unique_tokens=distinct), resamples=3)
+    points = measured(sizes, tokens, losses, unique_tokens=distinct)
+    figures = fit(points, resamples=3)
     assert figures["repeats"]["tokens"] > 100 and figures["repeats"]["at_limit"]
-    assert ["repetition", "", SAID] in law_rows(figures)
+    assert ["repetition", "", SAID] in LawFits(figures, points).laws()
     bound = plan(1e22, unique=1e9, fitted=figures)
     undetermined = plan(1e22, unique=1e9, fitted={**figures, "repeats": None})
     assert bound["rows"] == undetermined["rows"]  # the published R*

@@ -156,7 +156,7 @@ def _kind(
     window: int,
     sinks: int,
     head_dim: int,
-) -> dict[str, Any]:
+) -> dict[str, int]:
     """What a kernel is compiled for."""
     return {
         "CAUSAL": causal,

@@ -8,11 +8,9 @@ from functools import partial
 from typing import Any
 
 from train.model.attention_settings import Grouped
-from train.model.config import ModelConfig
+from train.model.config import Embedding, Head, ModelConfig, Norm, Parallel
 from train.model.feed_forward_settings import Dense
-from train.model.head_settings import Embedding, Head
-from train.model.position_settings import Alibi, Distances, Learned, Rope
-from train.model.stack_settings import Norm, Parallel
+from train.model.position_settings import Learned, Rope, encoding
 
 LAYER_NORM = Norm(kind="layer")
 
@@ -62,7 +60,7 @@ def gopher(layers: int, hidden: int, heads: int) -> ModelConfig:
     """
     config = gpt2(layers, hidden, heads)
     return dataclasses.replace(
-        config, vocab=32_000, context=2048, norm=Norm(), position=Distances(), dropout=0.0
+        config, vocab=32_000, context=2048, norm=Norm(), position=encoding("distances"), dropout=0.0
     )
 
 
@@ -110,7 +108,7 @@ def bloom(layers: int, hidden: int, heads: int) -> ModelConfig:
         attention=heads_of(hidden, heads, bias="all"),
         feed_forward=Dense(width=4 * hidden, activation="gelu_tanh", bias=True),
         norm=LAYER_NORM,
-        position=Alibi(),
+        position=encoding("alibi"),
         embedding=Embedding(norm=True),
     )
 

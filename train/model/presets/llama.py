@@ -8,12 +8,10 @@ from functools import partial
 from typing import Any
 
 from train.model.attention_settings import Grouped
-from train.model.config import ModelConfig
+from train.model.config import Head, ModelConfig, Norm, Parallel
 from train.model.feed_forward_settings import Dense
-from train.model.head_settings import Head
 from train.model.position_settings import Rope, RopeScaling
 from train.model.presets.gpt import heads_of
-from train.model.stack_settings import Norm, Parallel
 
 
 def ours(layers: int, hidden: int, heads: int, kv_heads: int, mlp: int, **more: int) -> ModelConfig:

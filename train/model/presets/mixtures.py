@@ -7,11 +7,9 @@ from collections.abc import Callable
 from functools import partial
 
 from train.model.attention_settings import Grouped, Latent
-from train.model.config import ModelConfig
+from train.model.config import Head, ModelConfig, Norm
 from train.model.feed_forward_settings import Experts
-from train.model.head_settings import Head
 from train.model.position_settings import Rope, RopeScaling
-from train.model.stack_settings import Norm
 
 
 def mixtral(

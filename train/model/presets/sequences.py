@@ -6,11 +6,9 @@ from collections.abc import Callable
 from functools import partial
 
 from train.model.attention_settings import Grouped
-from train.model.config import ModelConfig
+from train.model.config import Embedding, Encoder, Head, ModelConfig, Norm
 from train.model.feed_forward_settings import Dense
-from train.model.head_settings import Embedding, Head
-from train.model.position_settings import Buckets, Learned, Sinusoidal
-from train.model.stack_settings import Encoder, Norm
+from train.model.position_settings import Learned, encoding
 
 
 def original(layers: int, hidden: int, heads: int, dropout: float) -> ModelConfig:
@@ -25,7 +23,7 @@ def original(layers: int, hidden: int, heads: int, dropout: float) -> ModelConfi
         attention=Grouped(heads=heads, kv_heads=heads, head_dim=hidden // heads),
         feed_forward=Dense(width=4 * hidden, activation="relu", bias=True),
         norm=Norm(kind="layer", place="post"),
-        position=Sinusoidal(),
+        position=encoding("sinusoidal"),
         encoder=Encoder(layers=layers),
         dropout=dropout,
     )
@@ -55,7 +53,7 @@ def t5(
         attention=Grouped(heads=heads, kv_heads=heads, head_dim=head_dim),
         feed_forward=Dense(width=width, activation=activation),
         norm=Norm(eps=1e-6),
-        position=Buckets(),
+        position=encoding("t5"),
         head=Head(tied=tied),
         encoder=Encoder(layers=layers),
         dropout=dropout,

@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from curate.inspect.compare.compare import Comparison, compare
-from curate.inspect.compare.compare import text as comparison_text
-from curate.inspect.compare.method_run import recipe_of, recipes_of
+from curate.inspect.compare.compare import Comparison, compare, recipe_of, recipes_of
 from curate.run.driver import run_planned
 from curate.run.outcome import Options
 from curate.run.plan import make_plan
@@ -81,12 +79,12 @@ def test_a_method_that_removes_too_much_is_a_line_and_no_end(compared: Any) -> N
     stopped = comparison.rows[2]
     assert stopped.documents is None and "stopped by its guard" in stopped.note
     assert not comparison.failed
-    assert "exact+url: stopped by its guard" in comparison_text(comparison)
+    assert "exact+url: stopped by its guard" in comparison.text()
 
 
 def test_the_table_and_the_page_show_every_method(compared: Any) -> None:
     comparison, out = compared
-    text = comparison_text(comparison)
+    text = comparison.text()
     assert "16.7 %" in text and "50.0 %" in text and comparison.rows[0].kept_ids[:12] in text
     page = (out / "compare.html").read_text()
     check_structure(page)
@@ -129,7 +127,7 @@ def test_tokens_are_counted_where_a_tokenizer_is_given(bench: Any) -> None:
     source = bench.jsonl("in.jsonl", [{"text": "a b a"}, {"text": "a b a"}, {"text": "b"}])
     comparison = compare([str(source)], ["exact"], (), bench.folder / "o", bench.folder, 1, True)
     assert (comparison.tokens, comparison.rows[0].tokens, comparison.measured) == (7, 4, True)
-    assert "tokens: counted" in comparison_text(comparison)
+    assert "tokens: counted" in comparison.text()
 
 
 def test_wrong_use_is_told_before_anything_runs(bench: Any) -> None:

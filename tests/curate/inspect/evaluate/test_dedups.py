@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from curate.dedup.minhash.banding import predicted
+from curate.dedup.minhash.near_duplicates import predicted
 from curate.documents.edits import Edit
-from curate.inspect.evaluate.dedups import Evaluation, Gone, evaluate, score, text
+from curate.inspect.evaluate.dedups import Evaluation, Gone, evaluate, score
 from curate.inspect.evaluate.planting import KINDS, Plant, Region
 from llmcurate.base.errors import UsageError
 from tests.llmcurate.base.pages.structure import check_structure
@@ -123,7 +123,7 @@ def test_lines_finds_paragraphs_and_no_run_in_mid_line(evaluated: Any) -> None:
 
 def test_the_table_and_the_page_show_theory_beside_minhash(evaluated: Any) -> None:
     evaluation, out = evaluated
-    printed = text(evaluation)
+    printed = evaluation.text()
     assert f"130 documents with {9 * PLANT} plants, seed 5" in printed
     assert "theory" in printed and "near 0.95 (0.9" in printed
     page = (out / "evaluation.html").read_text()

@@ -14,9 +14,7 @@ import pytest
 from warcio.statusandheaders import StatusAndHeaders
 from warcio.warcwriter import WARCWriter
 
-from curate.inspect.evaluate.extractors import Evaluation
-from curate.inspect.evaluate.extractors_gold import read_gold, record_key
-from curate.inspect.evaluate.extractors_rendering import render, text_of
+from curate.inspect.evaluate.extractors import Evaluation, read_gold, record_key
 from llmcurate.base.errors import UsageError
 from tests.curate.conftest import Bench
 from tests.llmcurate.base.pages.structure import check_structure
@@ -98,12 +96,17 @@ ROWS: list[dict[str, Any]] = [
 
 
 @pytest.fixture
-def scored(bench: Bench, crawl: Path) -> dict[str, Any]:
-    return Evaluation(gold_of(bench, *ROWS), [str(crawl)], ("text", "blocks"), quiet=True).dump()
+def evaluation(bench: Bench, crawl: Path) -> Evaluation:
+    return Evaluation(gold_of(bench, *ROWS), [str(crawl)], ("text", "blocks"), quiet=True)
 
 
-def test_every_page_and_every_row_of_gold_is_accounted_for(scored: dict[str, Any]) -> None:
-    assert scored["counts"] == {
+@pytest.fixture
+def scored(evaluation: Evaluation) -> dict[str, Any]:
+    return evaluation.dump()
+
+
+def test_every_page_and_every_row_of_gold_is_accounted_for(evaluation: Evaluation) -> None:
+    assert evaluation.counts == {
         "gold": 5,
         "pages": 4,
         "sites": 3,
@@ -113,7 +116,7 @@ def test_every_page_and_every_row_of_gold_is_accounted_for(scored: dict[str, Any
         "pages_without_gold": 1,
         "pages_repeated": 1,
     }
-    said = text_of(scored)
+    said = evaluation.text()
     assert "1 gold rows have no page" in said and "1 pages have no gold" in said
 
 
@@ -228,4 +231,4 @@ def test_scores_of_real_pages_are_those_of_a_count_by_hand(bench: Bench) -> None
     value, low, high = figures["all"]["extractors"]["blocks"]["words.f1"]
     assert value == pytest.approx(sum(by_hand) / len(by_hand), abs=1e-6)
     assert 0.6 < low < value < high < 0.95
-    assert len(render(scored, figures)) < 2 << 20
+    assert len(scored.page()) < 2 << 20

@@ -10,8 +10,12 @@ import pytest
 
 from curate.api.outcome import carry_out
 from curate.cli.app import invoke
-from curate.inspect.evaluate.tokenizers import names
-from curate.inspect.evaluate.tokenizers_page import FIGURES, TRAINED_ON, bars, rows
+from curate.inspect.evaluate.tokenizers import (
+    FIGURES,
+    TRAINED_ON,
+    TokenizerEvaluation,
+    names,
+)
 from curate.run.outcome import Options
 from curate.steps.recipe import compose
 from tests.llmcurate.base.pages.structure import check_structure
@@ -96,8 +100,8 @@ def test_a_tokenizer_judged_on_what_it_was_trained_on_is_warned_of(bench: Any, c
 def test_the_chart_shows_bytes_a_token_of_all_texts_and_of_languages() -> None:
     one = {"bytes_a_token": 3.0, "lang": [{"label": "en", "bytes_a_token": 4.0}]}
     two = {"bytes_a_token": 2.0, "lang": [*one["lang"], {"label": "th", "bytes_a_token": None}]}
-    assert bars([one]) == [("all texts", [3.0])]
-    assert bars([two, two])[1:] == [("en", [4.0, 4.0])]
+    assert TokenizerEvaluation({"tokenizers": [one]}).bars() == [("all texts", [3.0])]
+    assert TokenizerEvaluation({"tokenizers": [two, two]}).bars()[1:] == [("en", [4.0, 4.0])]
 
 
 def test_lengths_are_set_against_a_baseline(judged: Path, capsys: Any) -> None:
@@ -193,12 +197,17 @@ def test_sizes_that_are_none_are_refused(judged: Path, capsys: Any, vocab: str) 
     assert len(capsys.readouterr().err.strip().splitlines()) == 1
 
 
+def best_of(*tokenizers: dict[str, Any]) -> dict[str, list[int]]:
+    rows = TokenizerEvaluation({"tokenizers": tokenizers}).rows()
+    return {title: best for title, _, best in rows}
+
+
 def test_what_reads_the_same_has_no_best() -> None:
     figures = dict.fromkeys((key for key, *_ in FIGURES), 0.5)
-    best = {line[0]: line[2] for line in rows([figures, figures | {"bytes_a_token": 0.5000001}])}
+    best = best_of(figures, figures | {"bytes_a_token": 0.5000001})
     assert best["bytes a token"] == []
     other = figures | {"bytes_a_token": 0.7, "fertility": None, "encode_mb_per_cpu_second": 9.0}
-    best = {line[0]: line[2] for line in rows([figures, other])}
+    best = best_of(figures, other)
     assert best["bytes a token"] == [1]
     assert best["tokens a word (fertility)"] == []
     assert best["encoding, MB/s of CPU time"] == []  # no two runs give the same

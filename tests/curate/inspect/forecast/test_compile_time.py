@@ -72,5 +72,5 @@ def test_no_phase_of_a_run_counts_what_it_compiles(bench, make_pages, compiling,
 
 def test_no_task_of_a_worker_counts_what_it_compiles(compiling):
     with LocalEngine(1) as engine:
-        list(engine.map("compiling:work", [{}, {}]))
+        list(engine.map("compiling:work", [{}, {}], dict))
         assert 0 <= engine.cpu < compiling.SECONDS

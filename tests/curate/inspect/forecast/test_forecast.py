@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from curate.formats.input_file import InputFile
 from curate.formats.inputs import InputPlan
-from curate.formats.partitions import Slice
+from curate.formats.partitions import InputFile, Slice
 from curate.inspect.forecast.figures import (
     DedupFigures,
     Figures,

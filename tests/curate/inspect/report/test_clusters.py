@@ -14,7 +14,7 @@ from curate.inspect.browse.pages import listed
 from curate.inspect.report import clusters
 from curate.inspect.report.clusters import browse
 from curate.inspect.report.duplicates import SIZES
-from curate.inspect.report.page import by_count, mix_rows, size_range
+from curate.inspect.report.page import by_count, size_range
 from llmcurate.base.errors import UsageError
 
 WORDS = " ".join(f"word{i}" for i in range(120))
@@ -25,8 +25,6 @@ def test_counts_stand_by_size_and_of_equals_by_name() -> None:
     counts = {"b": 2, "c": 3, "a": 2}
     assert by_count(counts) == [("c", 3), ("a", 2), ("b", 2)]
     assert listed(counts, ["e", "a"], "d") == [*by_count(counts), ("d", 0), ("e", 0)]
-    rows = [{"name": name, "amount": amount} for name, amount in counts.items()]
-    assert [row["name"] for row in mix_rows({"rows": rows})] == ["c", "a", "b"]
 
 
 def test_a_size_of_clusters_reaches_up_to_the_next() -> None:

@@ -11,7 +11,7 @@ import pytest
 from curate.documents.documents import NUMBER, documents
 from curate.inspect.report import languages
 from curate.inspect.report.languages import EACH, Unsure
-from curate.inspect.report.page import Figures, render_chapter
+from curate.inspect.report.page import Figures, RunPage
 from curate.inspect.report.store import opened
 
 # Label, score, whether another rule marks it too; five documents of each.
@@ -67,12 +67,12 @@ def test_examples_are_documents_that_no_other_rule_marked(tmp_path: Path) -> Non
 @pytest.mark.parametrize("threshold", [0.0, 0.3])
 def test_a_threshold_of_0_3_leaves_nothing_to_look_at(tmp_path: Path, threshold: float) -> None:
     assert gathered(written(tmp_path, threshold)) == []
-    assert render_chapter("measures", {}, Figures()).strip() == ""
+    assert RunPage({}, Figures()).chapter("measures").strip() == ""
 
 
 def test_the_chapter_shows_counts_and_texts_as_text(tmp_path: Path) -> None:
     figures = Figures(unsure=gathered(written(tmp_path)))
-    page = render_chapter("measures", {}, figures)
+    page = RunPage({}, figures).chapter("measures")
     assert "en: 3 of 10" in page and "&lt;b&gt;text" in page and "<b>text" not in page
     assert figures.dump()["unsure"]["en"] == {"dropped": 15, "alone": 10}
     assert "text" not in str(figures.dump()["unsure"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from curate.inspect.report.duplicates import Method, Pair
-from curate.inspect.report.page import Figures, render_chapter
+from curate.inspect.report.page import Figures, RunPage
 
 CURVE = {
     "title": "False positives",
@@ -19,7 +19,7 @@ CURVE = {
 
 def page(decided: dict[str, Any], *methods: Method) -> str:
     stages = [{"decides": "dedup_bloom", "decided": decided}, {"decided": None}]
-    return render_chapter("duplicates", {"stages": stages}, Figures(duplicates=list(methods)))
+    return RunPage({"stages": stages}, Figures(duplicates=list(methods))).chapter("duplicates")
 
 
 def test_what_a_dedup_says_of_its_decisions_is_shown() -> None:

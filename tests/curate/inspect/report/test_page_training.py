@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from curate.inspect.report.page import Figures, render_chapter
+from curate.inspect.report.page import Figures, RunPage
 
 MODEL = {
     "parameters": 1, "steps": 5, "first_loss": 6.0, "last_loss": 1.2, "held_out_loss": 1.5,
@@ -14,7 +14,7 @@ MODEL = {
 
 def training(product: dict[str, Any]) -> str:
     record = {"products": [{"makes": "model", "label": "model", **product}]}
-    return render_chapter("products", record, Figures())
+    return RunPage(record, Figures()).chapter("products")
 
 
 def record(**changes: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import pytest
 
 from curate.api.outcome import carry_out
 from curate.inspect.report import page
-from curate.inspect.report.page import bytes_a_token, gather, product_values, render
+from curate.inspect.report.page import RunPage, bytes_a_token, gather, product_values
 from curate.run import records
 from curate.run.funnel import rows, text
 from curate.run.outcome import Options
@@ -140,7 +140,7 @@ def test_corrupt_lines_are_listed_with_file_and_offset(out: Path) -> None:
 
 def test_the_same_run_gives_the_same_page_by_any_number_of_threads(out: Path) -> None:
     record = read_record(out)
-    pages = {render(record, gather(out, threads=threads)) for threads in (1, 1, 3)}
+    pages = {RunPage(record, gather(out, threads=threads)).render() for threads in (1, 1, 3)}
     assert pages == {(out / "report.html").read_text()}
 
 
@@ -177,8 +177,10 @@ def test_rules_that_decided_nothing_are_folded(out: Path) -> None:
 
 def test_an_estimate_is_said_with_the_figures_that_are_known() -> None:
     totals = {"seconds": 1.0, "read": 9, "kept": 9, "rejected": 0, "bytes_out": 398_556}
-    assert ("about 100,000", "tokens") in page._totals({"totals": totals}, 4.0, measured=False)
-    assert ("99,639", "tokens") in page._totals({"totals": totals}, 4.0, measured=True)
+    shards = {"makes": "shards", "tokens": 1, "bytes": 4}
+    for products, shown in (([], "about 100,000"), ([shards], "99,639")):
+        record = {"totals": totals, "products": products}
+        assert (shown, "tokens") in RunPage(record, page.Figures()).totals()
 
 
 def test_ids_lead_nowhere_until_somebody_says_where_to(out: Path) -> None:
@@ -205,7 +207,7 @@ def test_a_report_that_fails_does_not_lose_the_run(
     def broken(*args: Any) -> str:
         raise ValueError("no <b> today")
 
-    monkeypatch.setattr(page, "render", broken)
+    monkeypatch.setattr(page.RunPage, "render", broken)
     source = tmp_path / "in.jsonl"
     source.write_text(json.dumps({"text": SENTENCES}) + "\n")
     chosen: list[tuple[str, dict[str, Any]]] = [("c4", {})]
@@ -221,7 +223,7 @@ def test_a_chart_that_fails_is_a_line_of_text(out: Path, monkeypatch: pytest.Mon
         raise ValueError("no number <here>")
 
     monkeypatch.setattr(charts, "svg", broken)
-    source = render(read_record(out), gather(out))
+    source = RunPage(read_record(out), gather(out)).render()
     assert "<svg" not in source and "no number &lt;here&gt;" in source
 
 

@@ -15,6 +15,7 @@ from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import run_here
 from curate.inspect.report import store
 from curate.inspect.report.page import Figures, gather
+from llmcurate.base.messages import decode, encode
 
 STEPS = [
     {"opt_out": {}},
@@ -50,10 +51,11 @@ def out(shared_bench: Any) -> Path:
     return folder
 
 
-def elsewhere(function: str, tasks: list[Any]) -> Iterator[tuple[Any, Any]]:
+def elsewhere(function: str, tasks: list[Any], result: type) -> Iterator[tuple[Any, Any]]:
     """The tasks from the last to the first, as JSON passes them to and from another machine."""
-    for task, result in run_here(function, reversed(json.loads(json.dumps(tasks)))):
-        yield task, json.loads(json.dumps(result))
+    sent = [type(task).from_json(task.to_json()) for task in reversed(tasks)]
+    for task, value in run_here(function, sent, result):
+        yield task, decode(result, encode(value))
 
 
 def figures(out: Path, **how: Any) -> Figures:
@@ -68,9 +70,9 @@ def test_figures_of_tasks_are_those_of_one_process(
     monkeypatch.setattr(store, "GROUPS_A_RANGE", 2)
     calls = []
 
-    def counted(function: str, tasks: list[Any]) -> Iterator[tuple[Any, Any]]:
+    def counted(function: str, tasks: list[Any], result: type) -> Iterator[tuple[Any, Any]]:
         calls.append((function.partition(":")[2], len(tasks)))
-        return elsewhere(function, tasks)
+        return elsewhere(function, tasks, result)
 
     pieces = figures(out, run=counted, sizes=Sizes(report_bytes=1))
     assert json.dumps(pieces.dump()) == json.dumps(whole.dump())

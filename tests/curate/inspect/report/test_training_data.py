@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from curate.cli.training import step_text
-from curate.inspect.report.page import Figures, render_chapter
+from curate.inspect.report.page import Figures, RunPage
 from curate.run import funnel
 
 
@@ -34,7 +34,7 @@ PRODUCT = {"label": "pretrain", "makes": "model", "summary": SUMMARY, "metrics":
 
 
 def test_the_chapter_has_sources_packing_and_epochs():
-    page = render_chapter("products", {"products": [PRODUCT]}, Figures())
+    page = RunPage({"products": [PRODUCT]}, Figures()).chapter("products")
     for shown in ("1.875", "4.750", "anneal", "best-fit", "92.1 %", "77", "1.67", "1,500"):
         assert shown in page, shown
     assert "<i>wiki" not in page and "&lt;i&gt;wiki" in page and "<b>word" not in page
@@ -51,7 +51,7 @@ def test_texts_scored_whole_stand_with_their_sources_in_report_and_terminal():
     summary = {**SUMMARY, "held_out_sources": {}, "eval": {"news": text}}
     lines = funnel.held_out_lines(summary)
     assert [line.split()[-1] for line in lines] == ["bits/byte", "1.625", "-"]
-    page = render_chapter("products", {"products": [{**PRODUCT, "summary": summary}]}, Figures())
+    page = RunPage({"products": [{**PRODUCT, "summary": summary}]}, Figures()).chapter("products")
     assert "1.625" in page and "news: a&lt;b" in page and "a<b" not in page
 
 

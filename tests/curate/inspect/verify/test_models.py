@@ -102,5 +102,5 @@ def test_a_run_of_a_file_that_warcio_reads_no_record_of_says_so(bench: Any) -> N
     bench.run([{"document_length": {}}], bench.jsonl("in.jsonl", documents(3)))
     verification = verifying.verify(bench.folder / "out", 50, 0)
     assert not verification.passed and not verification.checked
-    assert verifying.text(verification).endswith("nothing of this run could be compared")
+    assert verification.text().endswith("nothing of this run could be compared")
     assert pq.read_table(next((bench.folder / "out" / "corpus").glob("*.parquet"))).num_rows == 3

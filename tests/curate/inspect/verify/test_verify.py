@@ -222,7 +222,7 @@ def test_a_library_that_is_not_installed_is_named_and_fails_nothing(
     verification = verifying.verify(finished, 20, 0)
     assert ("pybloom-live", "pip install 'llmcurate[verify]'") in verification.skipped
     assert verification.passed
-    assert "  pybloom-live: pip install 'llmcurate[verify]'" in verifying.text(verification)
+    assert "  pybloom-live: pip install 'llmcurate[verify]'" in verification.text()
 
 
 def test_an_input_that_has_changed_is_not_compared(

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.scoring.fasttext.classifier import Classifier
-from curate.scoring.fasttext.explaining import features
+from curate.scoring.fasttext.classifier import Classifier, features
 from curate.scoring.fasttext.features import entries as find_entries
 from curate.scoring.fasttext.features import kept_slots, sieve_of, word_slots
 from curate.scoring.fasttext.reading import tree

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from curate.demo.language import examples
-from curate.inspect.evaluate.classifiers import NO_LABEL, evaluate_language, render_language
+from curate.inspect.evaluate.classifiers import NO_LABEL, LanguageEvaluation, evaluate_language
 from curate.scoring.language.scores import BINS, Scores, calibration, text_of
 from llmcurate.base.errors import UsageError
 from llmcurate.base.pages import charts
@@ -117,7 +117,7 @@ def test_texts_in_unknown_languages_are_apart_in_calibration() -> None:
 
 
 def test_the_page_shows_what_was_found_and_runs_nothing() -> None:
-    page = render_language(found(), ["in.jsonl"])
+    page = LanguageEvaluation({"inputs": ["in.jsonl"], **found()}).page()
     for words in ("macro F1 of 2 languages", "Unknown languages", "Calibration", "taken for"):
         assert words in page
     assert page.count("<svg") == 2
@@ -130,14 +130,16 @@ def test_labels_are_text_on_the_page() -> None:
     scores = Scores(["<b>x", "de"])
     scores.add(["<b>x", "de"], ["de", "de"], [9, 9], [0.5, 0.5])
     matrix = [[w, h, n] for (w, h), n in scores.pairs().items()]
-    page = render_language({"model": "<i>", **scores.result(), "matrix": matrix}, ["<u>"])
+    about = {"model": "<i>", "inputs": ["<u>"], "matrix": matrix}
+    page = LanguageEvaluation({**scores.result(), **about}).page()
     assert not any(tag in page for tag in ("<b>x", "<i>", "<u>"))
 
 
 def test_a_model_without_a_mistake_has_a_page_too() -> None:
     scores = Scores(["en"])
     scores.add(["en"], ["en"], [9], [1.0])
-    page = render_language({"model": "m", **scores.result(), "matrix": [["eng", "eng", 1]]}, ["in"])
+    about = {"model": "m", "inputs": ["in"], "matrix": [["eng", "eng", 1]]}
+    page = LanguageEvaluation({**scores.result(), **about}).page()
     assert "Confusions" not in page
 
 

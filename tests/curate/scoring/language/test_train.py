@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from curate.demo.language import TRAINING, examples
 from curate.engines.local import call_apart
 from curate.scoring.fasttext.model_file import read_header
-from curate.scoring.language.examples import Training, pieces
 from curate.scoring.language.scores import Scores, text_of
-from curate.scoring.language.train import train
+from curate.scoring.language.train import Training, pieces, train
 from llmcurate.base.errors import RunFailed, UsageError
 
 SMALL = Training(bucket=2000, maxn=3, epochs=3, held_out=0.2)

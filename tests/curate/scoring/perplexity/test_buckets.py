@@ -12,11 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curate.inspect.report.page import Figures, render_chapter
-from curate.scoring.perplexity.buckets import (
+from curate.inspect.report.page import Figures, RunPage
+from curate.scoring.perplexity.model import NgramModel
+from curate.scoring.perplexity.perplexity import (
     BINS,
     BUCKETS,
     MOST,
+    Perplexity,
     bin_counts,
     bins_of,
     bucket_of,
@@ -24,8 +26,6 @@ from curate.scoring.perplexity.buckets import (
     percentile,
     ranks_between,
 )
-from curate.scoring.perplexity.model import NgramModel
-from curate.scoring.perplexity.perplexity import Perplexity
 from llmcurate.base.errors import UsageError
 
 LANGS = ("en", "de")
@@ -245,7 +245,7 @@ def test_the_report_shows_buckets_and_cuts_by_language(
     assert chapter.count("<svg") == 2
     assert all(f">{word}</text>" in chapter for word in ("head", "tail"))
     assert (
-        render_chapter("perplexity", {"stages": [{"decided": None}, {}]}, Figures()).strip() == ""
+        RunPage({"stages": [{"decided": None}, {}]}, Figures()).chapter("perplexity").strip() == ""
     )
 
 

@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.scoring.perplexity.arpa import write_arpa
-from curate.scoring.perplexity.ccnet import CUTOFFS, KenlmModel
-from curate.scoring.perplexity.model_file import KENLM_MAGIC
+from curate.scoring.perplexity.model import CUTOFFS, KenlmModel
+from curate.scoring.perplexity.model_file import KENLM_MAGIC, write_arpa
 from curate.scoring.perplexity.perplexity import Perplexity
 from curate.scoring.perplexity.sentences import ccnet_text, train_pieces
 from llmcurate.base.errors import UsageError

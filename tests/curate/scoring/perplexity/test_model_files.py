@@ -10,8 +10,13 @@ import numpy as np
 import pytest
 from xxhash import xxh3_128_digest
 
-from curate.scoring.perplexity.arpa import read_arpa, write_arpa
-from curate.scoring.perplexity.model_file import KENLM_MAGIC, read_model, write_model
+from curate.scoring.perplexity.model_file import (
+    KENLM_MAGIC,
+    read_arpa,
+    read_model,
+    write_arpa,
+    write_model,
+)
 from llmcurate.base.errors import UsageError
 
 TINY = """\\data\\

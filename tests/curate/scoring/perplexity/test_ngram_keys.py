@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.scoring.perplexity import ngrams as runs
-from curate.scoring.perplexity.ngrams import Sorter, context_keys, ngram_keys, sort_order, words_of
+from curate.scoring.perplexity import table as runs
+from curate.scoring.perplexity.table import Sorter, context_keys, ngram_keys, sort_order, words_of
 
 SIZES = [(2, 32), (3, 21), (5, 17), (5, 25), (6, 21), (4, 2)]
 

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.scoring.perplexity import table
-from curate.scoring.perplexity.arpa import write_arpa
 from curate.scoring.perplexity.model import NgramModel, numbered_lines
+from curate.scoring.perplexity.model_file import write_arpa
+from curate.scoring.perplexity.sentences import SPECIAL, Growing, vocabulary
 from curate.scoring.perplexity.table import level
-from curate.scoring.perplexity.vocabulary import SPECIAL, Growing, vocabulary
 from curate.text.buffers import text_buffers
 
 WORD = st.binary(min_size=1, max_size=20)

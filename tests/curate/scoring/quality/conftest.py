@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from curate.scoring.language.examples import Training
+from curate.scoring.language.train import Training
 
 SMALL = Training(
     dim=10, minn=0, maxn=0, word_ngrams=2, loss="softmax", bucket=2000, epochs=5, lr=0.5,

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.corpus.sizes import Sizes
-from curate.scoring.quality.percentiles import bounds_of, learned_weights
+from curate.scoring.quality.buckets import bounds_of, learned_weights
 from llmcurate.base.errors import RunFailed, UsageError
 from tests.parameters import mostly_slow
 

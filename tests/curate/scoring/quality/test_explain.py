@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from curate.inspect.explain import explain, text
+from curate.inspect.explain import explain
 from curate.scoring.quality.model import Classifier
 
 
@@ -26,18 +26,18 @@ def test_explain_names_the_words_behind_a_score(
     out = bench.folder / "out"
     name = next(i for i in bench.ids("out", "rejected") if i.startswith("poor"))
     explanation = explain([out], name)
-    head, *shares = explanation["explained"]["quality"]
-    assert head.startswith(f"score {explanation['measured']['quality.score']:.6f}, logit -")
+    head, *shares = explanation.explained["quality"]
+    assert head.startswith(f"score {explanation.measured['quality.score']:.6f}, logit -")
     assert head.endswith("of hq against cc")
     words = {s.split("'")[1] for s in shares if " word '" in s and s.startswith("-")}
     assert words & set(words_of["poor"])
     assert not words & set(words_of["good"])
-    printed = text(explanation)
+    printed = str(explanation)
     assert f"  quality: {head}\n    {shares[0]}\n" in printed
     good = explain([out], next(i for i in bench.ids() if i.startswith("good")))
-    raised = " ".join(s for s in good["explained"]["quality"][1:] if s.startswith("+"))
+    raised = " ".join(s for s in good.explained["quality"][1:] if s.startswith("+"))
     assert any(w in raised for w in words_of["good"])
-    assert explain([out], "blank")["explained"]["quality"] == ["score 0, no word"]
+    assert explain([out], "blank").explained["quality"] == ["score 0, no word"]
 
 
 def test_explain_without_the_model_says_so_in_one_line(
@@ -49,7 +49,7 @@ def test_explain_without_the_model_says_so_in_one_line(
     name = bench.ids()[0]
     own_model.write_bytes(model.read_bytes()[:-1] + b"\1")
     for message in ("another sha256", "mine.bin"):
-        (line,) = explain([bench.folder / "out"], name)["explained"]["quality"]
+        (line,) = explain([bench.folder / "out"], name).explained["quality"]
         assert message in line
         own_model.unlink(missing_ok=True)
 

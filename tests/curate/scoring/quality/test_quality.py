@@ -104,7 +104,7 @@ def test_the_threshold_is_the_lowest_score_of_the_best_share(
         pq.write_table(table, Path(name) / "part-0.parquet")
         files = (SketchFile(0, Path(name) / "part-0.parquet", 0),)
         sketches = Sketches(db, Path(name) / "decisions.parquet", Path(name), files)
-        summary = QualityShare(keep_fraction=share).resolve(sketches)
+        summary = QualityShare(keep_fraction=share).resolve(sketches).record()
         decisions = pq.read_table(sketches.decisions)
     ordered = sorted(scores, reverse=True)
     limit = ordered[kept_count(len(scores), share) - 1] if scores else 0.0

@@ -15,7 +15,7 @@ import zstandard
 
 from curate.engines.local import call_apart
 from curate.inspect.evaluate.classifiers import evaluate_quality
-from curate.scoring.language.examples import Training
+from curate.scoring.language.train import Training
 from curate.scoring.quality.train import PRESETS, Texts, train
 
 SHARED = Path(os.environ.get("LLMCURATE_SHARED", Path(__file__).resolve().parents[5] / "shared"))
@@ -51,7 +51,7 @@ def test_what_was_learnt_holds_for_other_documentation(
 ) -> None:
     _, rest, model = real
     book = shared_bench.jsonl("book.jsonl", pieces("en-rustbook.jsonl.zst", 60))
-    figures = evaluate_quality(model, [str(book)], [str(rest)], quiet=True)
+    figures = evaluate_quality(model, [str(book)], [str(rest)], quiet=True).figures
     assert figures["roc_auc"] > 0.95
     assert figures["average_precision"] > 0.9
     assert figures["deciles"][0]["good"] > figures["deciles"][-1]["good"]

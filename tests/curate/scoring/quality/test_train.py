@@ -11,7 +11,7 @@ import pytest
 
 from curate.engines.local import call_apart
 from curate.scoring.fasttext.model_file import read_header
-from curate.scoring.language.examples import Training
+from curate.scoring.language.train import Training
 from curate.scoring.quality.train import PRESETS, Texts, train
 from llmcurate.base.errors import UsageError
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from llmcurate.base.disk import seals
-from llmcurate.base.disk.seals import compare, fault, seal, tasks
+from llmcurate.base.disk.seals import CompareTask, compare, fault, seal, tasks
 
 
 def test_files_are_compared_in_tasks_of_so_many_bytes_and_one_file_more(monkeypatch) -> None:
@@ -21,8 +21,8 @@ def test_files_are_compared_in_tasks_of_so_many_bytes_and_one_file_more(monkeypa
     ):
         files = [(Path(f"f{n}"), [size, "x"]) for n, size in enumerate(sizes)]
         found = list(tasks(files))
-        assert [[sealed[0] for _, sealed in task["files"]] for task in found] == groups
-        assert [task["part"] for task in found] == [*range(len(groups))]
+        assert [[sealed[0] for _, sealed in task.files] for task in found] == groups
+        assert [task.part for task in found] == [*range(len(groups))]
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_fault_says_what_differs(tmp_path: Path, sealed, wrong: str | None) ->
     sealed = seal(path) if sealed is None else sealed
     found = fault(path, sealed)
     assert (found is None) if wrong is None else (found is not None and wrong in found)
-    assert compare({"files": [[str(path), sealed]]})["faults"] == (
+    assert compare(CompareTask(0, [[str(path), sealed]])).faults == (
         {str(path): found} if wrong else {}
     )
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmcurate.base.pages import axes, charts
+from llmcurate.base.pages import charts
 
-BASE, TOP = axes.HEIGHT - axes.BOTTOM, axes.TOP
-LEFT, WIDE = axes.LEFT, axes.WIDTH - axes.LEFT - axes.RIGHT
+BASE, TOP = charts.HEIGHT - charts.BOTTOM, charts.TOP
+LEFT, WIDE = charts.LEFT, charts.WIDTH - charts.LEFT - charts.RIGHT
 
 
 def outline(svg: str, colour: str) -> list[tuple[float, float]]:
@@ -48,7 +48,7 @@ def test_a_curve_of_two_points_is_drawn() -> None:
 
 def test_bars_are_as_high_as_the_roots_of_the_counts() -> None:
     data = {"scale": "linear", "edges": [0.0, 1.0, 2.0, 4.0], "counts": [100, 25, 0]}
-    bars = outline(charts.histogram(data, "x"), axes.ACCENT)
+    bars = outline(charts.histogram(data, "x"), charts.ACCENT)
     full = (BASE - TOP) / 1.02
     ends = [LEFT, LEFT, LEFT + WIDE / 4, LEFT + WIDE / 4, LEFT + WIDE / 2, LEFT + WIDE / 2]
     assert [x for x, _ in bars[:6]] == pytest.approx(ends, abs=0.01)
@@ -60,8 +60,8 @@ def test_what_goes_stands_behind_what_stays() -> None:
     data = {"scale": "linear", "edges": [0.0, 1.0, 2.0], "counts": [4, 9]}
     svg = charts.histogram(data, "x", marked=[4, 0], threshold=1.0)
     full = (BASE - TOP) / 1.02
-    assert min(y for _, y in outline(svg, axes.GONE)) == pytest.approx(BASE - full, abs=0.1)
-    kept = outline(svg, axes.ACCENT)
+    assert min(y for _, y in outline(svg, charts.GONE)) == pytest.approx(BASE - full, abs=0.1)
+    kept = outline(svg, charts.ACCENT)
     assert [BASE - y for _, y in kept] == pytest.approx([0, 0, 0, full, full, 0], abs=0.01)
     assert f'd="M{LEFT + WIDE // 2} {BASE}V{TOP}"' in svg and "limit 1" in labels(svg)
 
@@ -69,8 +69,8 @@ def test_what_goes_stands_behind_what_stays() -> None:
 def test_a_curve_goes_through_its_points_and_leaves_out_what_is_no_number() -> None:
     lines = [[(1.0, 3.0), (2.0, math.nan), (3.0, 1.0)], [(2.0, math.inf)]]
     svg = charts.curve(lines, "loss", "steps")
-    (x0, y0), (x1, y1) = outline(svg, axes.ACCENT + '" stroke-width="1.9')
-    assert x0 - LEFT == pytest.approx(axes.WIDTH - axes.RIGHT - x1) and y0 < y1
+    (x0, y0), (x1, y1) = outline(svg, charts.ACCENT + '" stroke-width="1.9')
+    assert x0 - LEFT == pytest.approx(charts.WIDTH - charts.RIGHT - x1) and y0 < y1
     assert "nan" not in svg and "inf" not in svg and "<circle" not in svg
     assert {"1", "2", "3", "steps"} <= set(labels(svg))
     assert "no point to draw" in charts.curve([[(1.0, math.nan)], []], "loss", "steps")
@@ -79,13 +79,13 @@ def test_a_curve_goes_through_its_points_and_leaves_out_what_is_no_number() -> N
 def test_doublings_are_as_far_everywhere() -> None:
     points = [(512.0, 4.0), (1024.0, 3.0), (2048.0, 2.0)]
     svg = charts.curve([points], "bytes", "vocabulary", [512, 1024, 2048])
-    (a, _), (b, _), (c, _) = outline(svg, axes.ACCENT + '" stroke-width="1.9')
+    (a, _), (b, _), (c, _) = outline(svg, charts.ACCENT + '" stroke-width="1.9')
     assert b - a == pytest.approx(c - b, abs=0.02) and "1,024" in labels(svg)
 
 
 @given(st.floats(-1e9, 1e9), st.floats(1e-6, 1e9), st.integers(2, 8), st.booleans())
 def test_ticks_are_few_round_and_within(low, span, most, whole):
-    values = axes.round_values(low, low + span, most, whole)
+    values = charts.round_values(low, low + span, most, whole)
     slack = 1e-6 * (abs(low) + span)
     assert len(values) <= most + 1
     assert all(low - slack <= v <= low + span + slack for v in values)
@@ -98,7 +98,7 @@ def written(svg: str) -> list[tuple[float, float, float, str]]:
     for x, y, anchor, text in re.findall(
         r'<text x="([^"]+)" y="([^"]+)" text-anchor="(\w+)"[^>]*>([^<]*)<', svg
     ):
-        wide = len(text) * axes.LETTER
+        wide = len(text) * charts.LETTER
         start = float(x) - wide * {"start": 0, "middle": 0.5, "end": 1}[anchor]
         texts.append((start, start + wide, float(y), text))
     return texts
@@ -106,7 +106,7 @@ def written(svg: str) -> list[tuple[float, float, float, str]]:
 
 def inside_and_apart(svg: str) -> None:
     texts = written(svg)
-    assert all(a >= -0.01 and b <= axes.WIDTH + 0.01 for a, b, _, _ in texts)
+    assert all(a >= -0.01 and b <= charts.WIDTH + 0.01 for a, b, _, _ in texts)
     for i, (a, b, line, _) in enumerate(texts):
         for start, end, other, _ in texts[i + 1 :]:
             assert line != other or b <= start + 0.01 or end <= a + 0.01
@@ -139,8 +139,8 @@ def test_the_name_of_the_x_axis_stands_under_its_labels() -> None:
 def test_charts_of_one_range_put_the_same_value_at_the_same_place() -> None:
     lines = ([(0.5, 1.0), (0.6, 0.5)], [(0.5, 1.0), (1.0, 0.5)])
     svgs = [charts.curve([points], "found", "x", x_range=(0.4, 1.0)) for points in lines]
-    (a, *_), (b, *_) = (outline(s, axes.ACCENT + '" stroke-width="1.9') for s in svgs)
-    assert a[0] == b[0] > axes.LEFT
+    (a, *_), (b, *_) = (outline(s, charts.ACCENT + '" stroke-width="1.9') for s in svgs)
+    assert a[0] == b[0] > charts.LEFT
     assert [t for t in written(svgs[0]) if t[2] > 180] == [
         t for t in written(svgs[1]) if t[2] > 180
     ]
@@ -186,9 +186,9 @@ def test_a_scatter_has_dots_lines_and_axes_of_decades() -> None:
     assert "1e+10" in labels(svg) and "10G" not in labels(svg)  # one way on an axis
     centres = re.findall(r'cx="([\d.]+)" cy="([\d.]+)"', svg)
     (left, low), (right, high) = (tuple(map(float, pair)) for pair in centres[:2])
-    assert axes.LEFT < left < right < axes.WIDTH and low > high > 0
+    assert charts.LEFT < left < right < charts.WIDTH and low > high > 0
     (path,) = re.findall(r'<path d="M([^"]*L[^"]*)" fill="none"', svg)
     xs = [float(point.split()[0]) for point in path.split("L")]
-    assert min(xs) >= axes.LEFT and max(xs) <= axes.WIDTH
+    assert min(xs) >= charts.LEFT and max(xs) <= charts.WIDTH
     inside_and_apart(charts.scatter([("a", [(1.0, 2.0)], [])], "one point", "x"))
     assert "could not be drawn" in charts.scatter([("x", [], [])], "loss", "tokens")

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.cli.app import _report
-from curate.inspect.explain import text
+from curate.inspect.explain import Account
 from llmcurate.base.errors import RunFailed, UsageError
 from llmcurate.base.terminal.output import DIRECTION, echo, echo_json, one_line, tell, visible
 from llmcurate.base.terminal.progress import Progress, say
@@ -89,10 +89,10 @@ def test_a_stream_that_lacks_a_character_gets_an_escape(monkeypatch):
 
 
 def test_an_explanation_shows_no_field_of_a_document_raw():
-    account = {
-        "id": f"{HOSTILE}\nstatus: kept", "status": "kept", "url": HOSTILE, "source": HOSTILE,
-        "out": "OUT", "reasons": [], "settings": {}, "edits": [], "decisions": [],
-        "measured": {"step.column": HOSTILE}, "explained": {"step": [HOSTILE]}, "text": HOSTILE,
-    }  # fmt: skip
-    shown = text(account)
+    account = Account(
+        id=f"{HOSTILE}\nstatus: kept", status="kept", url=HOSTILE, source=HOSTILE,
+        out="OUT", reasons=[], settings={}, edits=[], decisions=[],
+        measured={"step.column": HOSTILE}, explained={"step": [HOSTILE]}, text=HOSTILE,
+    )  # fmt: skip
+    shown = str(account)
     assert obeyed(shown) == [] and len(shown.splitlines()) == 7

@@ -1,0 +1,649 @@
+"""The kernels of MinHash: signatures and band keys, components, verified pairs.
+
+A text becomes units (words, characters or bytes), each a 64-bit hash; a shingle is the hash of a
+run of units; a signature holds, for each permutation, the least image of the shingles' low 32 bits.
+The permutations are datasketch 2's `affine32`: MurmurHash3's 32-bit finaliser as a pre-mix, then
+`a * h + b mod 2^32` with odd a. For given shingle hashes signatures equal datasketch's bit for bit.
+
+Signatures of b bits a permutation (Li and König 2010) keep b bits of a hash of every value. Two
+documents of Jaccard similarity s agree in a value with probability 2^-b + (1 - 2^-b) s: they agree
+where the minima are the same, and by chance elsewhere. (That is the paper's theorem 1 for sets that
+are small beside the 2^32 hashes, C1 = C2 = 2^-b.) With a share p of k values equal the estimate is
+(p - 2^-b) / (1 - 2^-b), whose standard error is sqrt(P (1 - P) / k) / (1 - 2^-b) with P the
+probability above. The bits are those of a hash of the value and of its position in the signature.
+The low bits of the value itself would not do: of an affine permutation they depend on the low bits
+of the shingle alone, so that two shingles that agree in them would do so in all permutations.
+
+A component is a tree of uint32 parents, four bytes a node, whose root is the least node. Union is
+by the lesser number and find halves paths; so a parent is never greater than its child, and one
+ascending pass makes every parent a root.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from curate.corpus.shuffle.buckets import number_of
+from curate.text.buffers import as_large_string, text_buffers
+from curate.text.hashing import mix
+from curate.text.unicode import char_bytes, code_point
+from curate.text.words import PRIME, ascii_fold, character_tables, word_hashes
+from llmcurate.base.kernels import njit, read_only
+
+# DataTrove's simplify_text (utils/text.py), step by step: lower case, numbers to 0, punctuation to
+# a blank, runs of white space to one, then NFD without its nonspacing marks. RE2's classes stand
+# in for its list of punctuation.
+_DATATROVE = (
+    (r"\p{Nd}+([.,…]\p{Nd}+)?", "0"),
+    (r"\p{P}|[$+<=>^`|~]", " "),
+    (r"[\s\p{Z}]+", " "),
+)
+_SPACE = r"[\s\p{Z}]+"
+
+
+def normal_form(text: pa.LargeStringArray, form: str, shingle: str) -> pa.LargeStringArray:
+    """The texts whose shingles are taken.
+
+    `lower`: words are folded by the word table itself; characters and bytes are those of the
+    lower-cased text with runs of white space as one blank. `datatrove`: lower case, numbers as 0,
+    no punctuation, no accents.
+    """
+    if form == "datatrove":
+        text = pc.utf8_lower(text)
+        for pattern, replacement in _DATATROVE:
+            text = pc.replace_substring_regex(text, pattern, replacement)
+        text = pc.utf8_normalize(text, "NFD")
+        text = pc.replace_substring_regex(text, r"\p{Mn}+", "")
+        return as_large_string(pc.utf8_trim_whitespace(text))
+    if shingle == "word":
+        return text
+    return as_large_string(pc.replace_substring_regex(pc.utf8_lower(text), _SPACE, " "))
+
+
+def shingle_sets(
+    text: pa.LargeStringArray, normalize: str, unit: str, size: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """(offsets: int64[rows + 1], uint64 values) of the sets of shingles of texts, sorted."""
+    data, offsets = text_buffers(normal_form(text, normalize, unit))
+    return text_shingles(KINDS[unit], data, offsets, size)
+
+
+_PLACE = np.uint32(0x9E3779B1)
+
+
+@njit(nogil=True, inline="always")
+def fmix32(h):
+    """MurmurHash3's 32-bit finaliser."""
+    h ^= h >> np.uint32(16)
+    h = np.uint32(h * np.uint32(0x85EBCA6B))
+    h ^= h >> np.uint32(13)
+    h = np.uint32(h * np.uint32(0xC2B2AE35))
+    return np.uint32(h ^ (h >> np.uint32(16)))
+
+
+def packed_bytes(values: int, bits: int) -> int:
+    """Bytes of a signature of so many values."""
+    return -(-values * bits // 8)
+
+
+@njit(cache=True, nogil=True)
+def pack(signature, bits):
+    """uint8[rows, packed_bytes(values, bits)] of a signature: uint32[rows, values]; value p has the
+    bits from p * bits on, the lowest first."""
+    rows, values = signature.shape
+    out = np.zeros((rows, (values * bits + 7) // 8), np.uint8)
+    for r in range(rows):
+        buffer, count, at = np.uint64(0), 0, 0
+        for p in range(values):
+            kept = fmix32(np.uint32(signature[r, p] + np.uint32(p) * _PLACE))
+            buffer |= np.uint64(kept >> np.uint32(32 - bits)) << np.uint64(count)
+            count += bits
+            while count >= 8:
+                out[r, at] = buffer & np.uint64(255)
+                buffer >>= np.uint64(8)
+                at += 1
+                count -= 8
+        if count:
+            out[r, at] = buffer & np.uint64(255)
+    return out
+
+
+@njit(nogil=True)
+def equal_values(x, y, values, bits):
+    """In how many of `values` two packed signatures agree."""
+    mask = (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
+    buffer, count, at, equal = np.uint64(0), 0, 0, 0
+    for _ in range(values):
+        while count < bits:
+            buffer |= np.uint64(x[at] ^ y[at]) << np.uint64(count)
+            at += 1
+            count += 8
+        if buffer & mask == 0:
+            equal += 1
+        buffer >>= np.uint64(bits)
+        count -= bits
+    return equal
+
+
+@njit(nogil=True)
+def estimated(equal, values, bits):
+    """The Jaccard similarity that so many equal values of b bits stand for, within 0 and 1."""
+    chance = 2.0**-bits
+    return min(1.0, max(0.0, (equal / values - chance) / (1.0 - chance)))
+
+
+def standard_error(similarity: float, values: int, bits: int) -> float:
+    """Of the estimate, for documents of that Jaccard similarity."""
+    chance = 2.0**-bits
+    equal = chance + (1.0 - chance) * similarity
+    return float((equal * (1.0 - equal) / values) ** 0.5 / (1.0 - chance))
+
+
+EMPTY = np.uint32(0xFFFFFFFF)
+WORD, CHAR, BYTE = range(3)
+KINDS = {"word": WORD, "char": CHAR, "byte": BYTE}
+
+
+@njit(nogil=True)
+def _units(kind, data, start, stop, fold, kinds, lower, out):
+    """Units of data[start:stop], whose hashes are put into out."""
+    if kind == WORD:
+        return word_hashes(data, start, stop, fold, kinds, lower, out)
+    units = 0
+    i = start
+    while i < stop:
+        if kind == BYTE:
+            out[units] = mix(np.uint64(data[i]) + np.uint64(1))
+            i += 1
+        else:
+            out[units] = mix(np.uint64(code_point(data, i, stop) + 2))
+            i += char_bytes(data[i])
+        units += 1
+    return units
+
+
+@njit(nogil=True)
+def _shingles(units, count, size, out):
+    """Shingles of the first `count` units, whose hashes are put into out: all runs of `size`; of
+    fewer units there is one shingle, of all of them; of none there is none."""
+    if count == 0:
+        return 0
+    length = min(size, count)
+    shingles = count - length + 1
+    for k in range(shingles):
+        out[k] = np.uint64(length)
+    power = PRIME
+    for j in range(length):
+        for k in range(shingles):
+            out[k] += units[k + j] * power
+        power *= PRIME
+    for k in range(shingles):
+        out[k] = mix(out[k])
+    return shingles
+
+
+@njit(nogil=True)
+def _longest(offsets):
+    longest = np.int64(0)
+    for r in range(len(offsets) - 1):
+        longest = max(longest, offsets[r + 1] - offsets[r])
+    return longest
+
+
+@njit(nogil=True)
+def _least(mixed, count, a, b, out):
+    """out[p] = the least a[p] * h + b[p] mod 2^32 over the first `count` of mixed."""
+    for p in range(len(a)):
+        x, y = a[p], b[p]
+        least = EMPTY
+        for k in range(count):
+            least = min(least, np.uint32(np.uint32(x * mixed[k]) + y))
+        out[p] = least
+
+
+@njit(cache=True, nogil=True)
+def _text_signatures(kind, data, offsets, fold, kinds, lower, size, a, b):
+    rows = len(offsets) - 1
+    out = np.empty((rows, len(a)), np.uint32)
+    counts = np.empty(rows, np.int64)
+    capacity = _longest(offsets) + 1
+    units = np.empty(capacity, np.uint64)
+    shingles = np.empty(capacity, np.uint64)
+    mixed = np.empty(capacity, np.uint32)
+    for r in range(rows):
+        n = _units(kind, data, offsets[r], offsets[r + 1], fold, kinds, lower, units)
+        n = _shingles(units, n, size, shingles)
+        for k in range(n):
+            mixed[k] = fmix32(np.uint32(shingles[k] & np.uint64(0xFFFFFFFF)))
+        _least(mixed, n, a, b, out[r])
+        counts[r] = n
+    return out, counts
+
+
+@njit(cache=True, nogil=True)
+def _text_shingles(kind, data, offsets, fold, kinds, lower, size):
+    rows = len(offsets) - 1
+    starts = np.zeros(rows + 1, np.int64)
+    capacity = _longest(offsets) + 1
+    units = np.empty(capacity, np.uint64)
+    shingles = np.empty(capacity, np.uint64)
+    out = np.empty(max(np.int64(16), (offsets[rows] - offsets[0]) // 4), np.uint64)
+    total = 0
+    for r in range(rows):
+        n = _units(kind, data, offsets[r], offsets[r + 1], fold, kinds, lower, units)
+        n = _shingles(units, n, size, shingles)
+        if total + n > len(out):
+            more = np.empty(max(2 * len(out), total + n), np.uint64)
+            more[:total] = out[:total]
+            out = more
+        ordered = np.sort(shingles[:n])
+        for k in range(n):
+            if k == 0 or ordered[k] != ordered[k - 1]:
+                out[total] = ordered[k]
+                total += 1
+        starts[r + 1] = total
+    return starts, out[:total].copy()
+
+
+@njit(nogil=True, allocates=True)
+def signatures(offsets: np.ndarray, hashes: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """uint32[rows, len(a)] of shingle hashes: row r has hashes[offsets[r]:offsets[r + 1]], of which
+    the low 32 bits count; a row without hashes is all ones, as in datasketch."""
+    out = np.empty((len(offsets) - 1, len(a)), np.uint32)
+    mixed = np.empty(_longest(offsets), np.uint32)
+    for r in range(len(offsets) - 1):
+        n = offsets[r + 1] - offsets[r]
+        for k in range(n):
+            mixed[k] = fmix32(np.uint32(hashes[offsets[r] + k] & np.uint64(0xFFFFFFFF)))
+        _least(mixed, n, a, b, out[r])
+    return out
+
+
+@njit(cache=True, nogil=True)
+def band_keys(signature: np.ndarray, bands: int, rows: int) -> np.ndarray:
+    """uint64[documents, bands]: one hash a band; equal rows of different bands differ."""
+    out = np.empty((len(signature), bands), np.uint64)
+    for d in range(len(signature)):
+        for k in range(bands):
+            value = np.uint64(k + 1) * PRIME
+            for r in range(rows):
+                value = (value ^ np.uint64(signature[d, k * rows + r])) * PRIME
+                value ^= value >> np.uint64(31)
+            out[d, k] = mix(value)
+    return out
+
+
+def permutations(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """(a, b): uint32[count], datasketch's `affine32` parameters of that seed; a is odd."""
+    draw = np.random.RandomState(seed)
+    a = draw.randint(0, 1 << 31, count, dtype=np.uint32) * np.uint32(2) + np.uint32(1)
+    b = draw.randint(0, 1 << 32, count, dtype=np.uint32)
+    return a, b
+
+
+def text_signatures(
+    kind: int, data: np.ndarray, offsets: np.ndarray, size: int, a: np.ndarray, b: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """(signatures: uint32[rows, len(a)], shingles: int64[rows], repeated ones counted) of the texts
+    `data: uint8[bytes]`, `offsets: int64[rows + 1]`, by shingles of `size` units of a kind."""
+    tables = (ascii_fold(), *character_tables())
+    result: tuple[np.ndarray, np.ndarray] = _text_signatures(
+        kind, data, offsets, *tables, size, a, b
+    )
+    return result
+
+
+def text_shingles(
+    kind: int, data: np.ndarray, offsets: np.ndarray, size: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """(offsets: int64[rows + 1], hashes: uint64[shingles]) of the sets of shingles of the texts,
+    each sorted."""
+    tables = (ascii_fold(), *character_tables())
+    result: tuple[np.ndarray, np.ndarray] = _text_shingles(kind, data, offsets, *tables, size)
+    return result
+
+
+def lean_buffers(signature: np.ndarray, seed: int) -> list[bytes]:
+    """A buffer a row of `signature: uint32[rows, permutations]` that datasketch 2 reads with
+    `LeanMinHash.deserialize(buffer, "<")`: int64 seed, int32 minus the number of values, uint8 1
+    (affine32), the values; all little-endian."""
+    head = (
+        int(seed).to_bytes(8, "little", signed=True)
+        + (-signature.shape[1]).to_bytes(4, "little", signed=True)
+        + b"\x01"
+    )
+    rows = np.ascontiguousarray(signature, "<u4")
+    return [head + row.tobytes() for row in rows]
+
+
+NONE = np.uint32(0xFFFFFFFF)
+
+
+@njit(nogil=True)
+def find(parent, x):
+    """The root of x; paths are halved on the way."""
+    while parent[x] != x:
+        parent[x] = parent[parent[x]]
+        x = parent[x]
+    return x
+
+
+@njit(nogil=True)
+def union(parent, x, y):
+    """Joins the trees of x and y."""
+    x, y = find(parent, x), find(parent, y)
+    if x < y:
+        parent[y] = x
+    elif y < x:
+        parent[x] = y
+
+
+@njit(cache=True, nogil=True)
+def flatten(parent):
+    """Makes every parent the root, in place."""
+    for x in range(len(parent)):
+        parent[x] = parent[parent[x]]
+
+
+@njit(cache=True, nogil=True)
+def follow(parent, partner):
+    """Makes the partner, where there is one, the parent, in place."""
+    for x in range(len(parent)):
+        if partner[x] != NONE:
+            parent[x] = partner[x]
+
+
+@njit(cache=True, nogil=True)
+def clear_roots(root, partner):
+    """The survivor of a component has no partner: in place. root: uint32, flat."""
+    for x in range(len(root)):
+        if root[x] == x:
+            partner[x] = NONE
+
+
+@njit(cache=True, nogil=True)
+def members_of_two(root):
+    """uint64 bits: the nodes of components of two or more. root: uint32, flat."""
+    bits = np.zeros(len(root) // 64 + 1, np.uint64)
+    for x in range(len(root)):
+        r = root[x]
+        if r != x:
+            bits[x >> 6] |= np.uint64(1) << np.uint64(x & 63)
+            bits[r >> np.uint32(6)] |= np.uint64(1) << np.uint64(r & np.uint32(63))
+    return bits
+
+
+# Odd, so that multiplying by it can be undone; Knuth's, for 64 bits. Its high bits are even among
+# pairs, while those of (document, partner) would put one large bucket into one partition.
+SPREAD = 0x9E3779B97F4A7C15
+GATHER = pow(SPREAD, -1, 2**64)
+
+
+@njit(cache=True, nogil=True)
+def star_pairs(members, sizes, parent, forward, spread):
+    """uint64: (document, other) as document * 2^32 + other, times `spread`, of every member of a
+    bucket and its head, the first one; unless `forward`, the other way round too, and their trees
+    in `parent` are joined."""
+    out = np.empty((1 if forward else 2) * max(len(members) - len(sizes), 0), np.uint64)
+    filled = 0
+    begin = np.int64(0)
+    for size in sizes:
+        head = np.uint64(members[begin])
+        for i in range(begin + 1, begin + size):
+            k = np.uint64(members[i])
+            out[filled] = ((k << np.uint64(32)) | head) * spread
+            filled += 1
+            if not forward:
+                out[filled] = ((head << np.uint64(32)) | k) * spread
+                filled += 1
+                union(parent, members[i], members[begin])
+        begin += size
+    return out
+
+
+@njit(cache=True, nogil=True)
+def take_best(keys, gather, partner, weight):
+    """Makes partner[k] the one that k forms most pairs with, of these and those before; of equals
+    the lesser. keys: sorted pairs as star_pairs makes them, all of a pair together."""
+    begin = 0
+    for i in range(1, len(keys) + 1):
+        if i < len(keys) and keys[i] == keys[begin]:
+            continue
+        pair = keys[begin] * gather
+        k, other = np.int64(pair >> np.uint64(32)), np.uint32(pair & np.uint64(0xFFFFFFFF))
+        count = i - begin
+        if count > weight[k] or (count == weight[k] and other < partner[k]):
+            partner[k] = other
+            weight[k] = count
+        begin = i
+
+
+@njit(cache=True, nogil=True)
+def count_shared(members, sizes, partner, shared):
+    """Adds to shared[k] the buckets that hold both k and its partner. Members ascend."""
+    begin = np.int64(0)
+    for size in sizes:
+        for i in range(begin, begin + size):
+            k = members[i]
+            p = partner[k]
+            low, high = begin, begin + size
+            while low < high:
+                middle = (low + high) // 2
+                if members[middle] < p:
+                    low = middle + 1
+                else:
+                    high = middle
+            if low < begin + size and members[low] == p:
+                shared[k] += 1
+        begin += size
+
+
+@njit(cache=True, nogil=True)
+def gather_texts(data, ends, numbers):
+    """(bytes: uint8, offsets: int64[len(numbers) + 1]) of the texts of these numbers; text k is
+    data[ends[k]:ends[k + 1]]; a number outside of them is an empty one."""
+    offsets = np.zeros(len(numbers) + 1, np.int64)
+    for i in range(len(numbers)):
+        k = np.int64(numbers[i])
+        size = ends[k + 1] - ends[k] if k < len(ends) - 1 else 0
+        offsets[i + 1] = offsets[i] + size
+    out = np.empty(offsets[-1], np.uint8)
+    for i in range(len(numbers)):
+        k = np.int64(numbers[i])
+        for j in range(offsets[i + 1] - offsets[i]):
+            out[offsets[i] + j] = data[ends[k] + j]
+    return out, offsets
+
+
+SMALL = 24  # members that are sorted by insertion
+
+
+@njit(cache=True, nogil=True)
+def renumber(members, sizes, bits, before, order):
+    """Members, document numbers, become order[c] in place, ascending within buckets of at most
+    SMALL of them."""
+    begin = np.int64(0)
+    for size in sizes:
+        for i in range(begin, begin + size):
+            members[i] = order[number_of(members[i], bits, before)]
+        if size <= SMALL:
+            for i in range(begin + 1, begin + size):
+                k, j = members[i], i
+                while j > begin and members[j - 1] > k:
+                    members[j] = members[j - 1]
+                    j -= 1
+                members[j] = k
+        begin += size
+
+
+@njit(cache=True, nogil=True)
+def join_buckets(members, sizes, bits, before, parent):
+    """Joins the trees of the members of each bucket. members: document numbers; parent: uint32 by
+    c, changed in place."""
+    begin = np.int64(0)
+    for size in sizes:
+        head = np.uint32(number_of(members[begin], bits, before))
+        for i in range(begin + 1, begin + size):
+            union(parent, head, np.uint32(number_of(members[i], bits, before)))
+        begin += size
+
+
+@njit(cache=True, nogil=True)
+def part_components(root, most, part):
+    """int64[parts + 1]: before how many candidates each part begins. root: uint32 by c, flat;
+    part: uint32 by c, made here: that of its component. Components fill parts in order of their
+    roots; a part holds up to `most` candidates, or one component alone."""
+    part[:] = 0
+    for c in range(len(root)):
+        part[root[c]] += 1
+    sizes = [np.int64(0)]  # of the parts
+    for c in range(len(root)):
+        r = root[c]
+        if r != c:
+            part[c] = part[r]
+            continue
+        if sizes[-1] and sizes[-1] + part[c] > most:
+            sizes.append(np.int64(0))
+        sizes[-1] += part[c]
+        part[c] = len(sizes) - 1
+    begins = np.zeros(len(sizes) + 1, np.int64)
+    for p in range(len(sizes)):
+        begins[p + 1] = begins[p] + sizes[p]
+    return begins
+
+
+@njit(cache=True, nogil=True)
+def order_by_part(order, part, begins, by_k, position):
+    """Fills position[c], that of c when candidates are ordered by part, then by k = order[c].
+    by_k: uint32 of any values."""
+    following = begins.copy()
+    for c in range(len(order)):
+        by_k[order[c]] = c
+    for k in range(len(order)):
+        c = by_k[k]
+        position[c] = following[part[c]]
+        following[part[c]] += 1
+
+
+# A member is compared with so many centres and so many others of its bucket at most, the most
+# preferred first: buckets of a hundred thousand unlike pages must not take days.
+MOST = 1000
+
+
+@njit(nogil=True)
+def jaccard(x: np.ndarray, y: np.ndarray, least: float = 0.0) -> float:
+    """Jaccard similarity of two sorted arrays of distinct values; -1 where it is below `least`."""
+    if len(x) == 0 or len(y) == 0:
+        return 0.0 if least <= 0.0 else -1.0
+    # With c common values similarity is c / (len(x) + len(y) - c).
+    needed = least * (len(x) + len(y)) / (1.0 + least) - 1e-6
+    spare = min(len(x), len(y)) - needed  # values without a counterpart that may still turn up
+    i = j = common = 0
+    while i < len(x) and j < len(y):
+        if x[i] == y[j]:
+            common += 1
+            i += 1
+            j += 1
+        elif x[i] < y[j]:
+            i += 1
+        else:
+            j += 1
+        if max(i, j) - common > max(len(x), len(y)) - needed or min(i, j) - common > spare:
+            return -1.0
+    similar = common / (len(x) + len(y) - common)
+    return similar if similar >= least else -1.0
+
+
+class Compared(NamedTuple):
+    """The features by which documents are compared. With bits: packed signatures of `values`
+    values, that of k in row extents[k, 0] of `packed`. Without: the shingles shingles[extents[k,
+    0]:][:extents[k, 1]], sorted and distinct.
+    """
+
+    shingles: np.ndarray  # uint64
+    extents: np.ndarray  # int64[documents, 2]
+    packed: np.ndarray  # uint8[documents, bytes]
+    values: int
+    bits: int  # 0: by shingles
+
+
+@njit(nogil=True)
+def _similarity(by, d, e, least):
+    """Similarity of two documents; -1 where it is below `least`."""
+    x, y = by.extents[d], by.extents[e]
+    if by.bits:
+        equal = equal_values(by.packed[x[0]], by.packed[y[0]], by.values, by.bits)
+        similarity = estimated(equal, by.values, by.bits)
+        return similarity if similarity >= least else -1.0
+    shingles, other = by.shingles[x[0] : x[0] + x[1]], by.shingles[y[0] : y[0] + y[1]]
+    return jaccard(shingles, other, least)
+
+
+@njit(cache=True, nogil=True)
+def match_buckets(members, sizes, by, least, first, most, parent):
+    """(k, other, similarity) of verified pairs, other < k.
+
+    members: uint32, ascending within each bucket; sizes: uint32 of the buckets; parent:
+    uint32[documents], the forest so far, changed in place.
+
+    Each member is compared with the centres of its bucket, then with the others before it, except
+    those it is connected with already; a member that nothing matches becomes a centre. `first`: a
+    member is compared with those before it until one matches, whatever is connected.
+    """
+    pair_k, pair_other, similar = [np.uint32(0)], [np.uint32(0)], [0.0]
+    met = np.empty((2, most), np.uint32)  # centres, others
+    filled = np.zeros(2, np.int64)
+    begin = np.int64(0)
+    for size in sizes:
+        filled[:] = 0
+        for m in range(begin, begin + size):
+            d = members[m]
+            matched = first and parent[d] != d
+            for side in range(2):
+                for c in range(filled[side]):
+                    if first and matched:
+                        break
+                    e = met[side, c]
+                    if not first and find(parent, d) == find(parent, e):
+                        matched = True
+                        continue
+                    s = _similarity(by, d, e, least)
+                    if s < 0.0:
+                        continue
+                    pair_k.append(d)
+                    pair_other.append(e)
+                    similar.append(s)
+                    matched = True
+                    if first:
+                        parent[d] = e
+                    else:
+                        union(parent, d, e)
+            side = 1 if matched else 0
+            if filled[side] < most:
+                met[side, filled[side]] = d
+                filled[side] += 1
+        begin += size
+    return np.array(pair_k)[1:], np.array(pair_other)[1:], np.array(similar)[1:]
+
+
+@njit(cache=True, nogil=True)
+def keep_best(pair_k, pair_other, similar, forward, partner, best):
+    """Makes partner[k] the most similar one that a verified pair gives k, of equals the lesser;
+    best[k]: that similarity. Unless `forward`, a pair counts for both."""
+    for i in range(len(pair_k)):
+        for turn in range(1 if forward else 2):
+            k, other = (pair_k[i], pair_other[i]) if turn == 0 else (pair_other[i], pair_k[i])
+            better = similar[i] > best[k] or (similar[i] == best[k] and other < partner[k])
+            if partner[k] == NONE or better:
+                partner[k] = other
+                best[k] = similar[i]
+
+
+def for_kernels(by: Compared) -> Compared:
+    """The same in the one type that kernels take: read-only arrays."""
+    shingles, extents, packed = map(read_only, (by.shingles, by.extents, by.packed))
+    return by._replace(shingles=shingles, extents=extents, packed=packed)

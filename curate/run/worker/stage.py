@@ -1,0 +1,113 @@
+"""A stage in a worker: its specification with the steps that it names, which are opened once."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curate.corpus.stage_files import kept_schema
+from curate.documents.documents import NUMBER, Documents
+from curate.run.messages import Specification, StepRecord
+from curate.steps.contracts import CorpusStep, Step, fitting, open_in, source_of
+from curate.steps.failures import failing, on_batch
+from curate.steps.registry import step_class
+from llmcurate.base.disk.parquet_writer import one_array
+from llmcurate.base.errors import RunFailed
+
+
+class Stage:
+    """A stage's specification, plan and steps."""
+
+    def __init__(self, path: Path) -> None:
+        spec = Specification.from_json(path.read_bytes())
+        self.spec, self.folder, self.read = spec, path.parent, spec.read
+        self.plan = spec.inputs(self.folder) if spec.plan else None
+        self._steps: list[Step] = [build_step(record) for record in spec.steps]
+        self._apply: CorpusStep | None = build_step(spec.apply) if spec.apply else None
+        self._sketch: CorpusStep | None = build_step(spec.sketch) if spec.sketch else None
+        self._chain: list[Step | CorpusStep] | None = None
+        self._sketch_open = False
+
+    def steps(self) -> list[Step | CorpusStep]:
+        """Return the step whose decisions are applied, if there is one, and the others, open."""
+        if self._chain is None:
+            chain: list[Step | CorpusStep] = []
+            if self._apply is not None:
+                with failing(self._apply.label):
+                    self._apply.open()
+                chain.append(self._apply)
+            for step in self._steps:
+                with failing(step.label):
+                    open_in(step, self.folder)
+                chain.append(step)
+            self._chain = chain
+        return self._chain
+
+    def sketch(self) -> CorpusStep | None:
+        """Return the step whose sketches are written, open; None if there is none."""
+        if self._sketch is not None and not self._sketch_open:
+            with failing(self._sketch.label):
+                self._sketch.open()
+            self._sketch_open = True
+        return self._sketch
+
+    def closed(self) -> list[Step | CorpusStep]:
+        """Return its steps and the one that sketches, which need not be open."""
+        return [*self._steps, *([self._sketch] if self._sketch else [])]
+
+    def kinds(self) -> dict[str, str]:
+        """Return the kinds of files that every partition has, as records name them and as files
+        do."""
+        kinds = {"kept": "kept", "keys": "keys", "rejected": "rejected"}
+        if self._sketch is not None:
+            kinds["sketch"] = self.spec.sketch_kind
+        return {**kinds, "ids": "ids"} if self.plan else kinds
+
+    def no_documents(self, part: int) -> Documents:
+        """Return no document, in the schema of the stage's input."""
+        if self.plan is None:
+            assert self.spec.input is not None
+            return Documents(kept_schema(self.spec.input, part).empty_table())
+        from curate.formats.columns import schema
+
+        fields = [*schema(self.plan.columns), (NUMBER, pa.int64())]
+        return Documents(pa.schema(fields).empty_table())
+
+    def decisions(self, part: int) -> pa.Table:
+        """Return the decisions that are applied on a partition's documents."""
+        return pq.read_table(self.spec.decisions, filters=[("part", "=", part)])
+
+
+def load_stage(path: Path) -> Stage:
+    """Return the stage of a specification, once a worker."""
+    return _load(path, path.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=4)
+def _load(path: Path, stamp: int) -> Stage:
+    return Stage(path)
+
+
+def build_step(record: StepRecord) -> Any:
+    """Return the step of some settings; RunFailed if its source is not the recorded one."""
+    cls = fitting(step_class(record.step), record.settings)
+    step = cast(Any, cls(**record.settings)).named(record.label)
+    if record.source != source_of(step):
+        raise RunFailed(
+            f"{step.label}: its source is not what it was when the run began: run the same command"
+            " again, which computes the stage anew"
+        )
+    return step
+
+
+def sketch_rows(step: CorpusStep, kept: pa.Table, part: int) -> pa.Table:
+    """Return the step's sketch of kept rows, with their keys."""
+    rows = on_batch(step.label, step.sketch, Documents(kept).within(step.label))
+    rows = rows.append_column("part", pa.array(np.full(kept.num_rows, part, np.int32)))
+    rows = rows.append_column("n", one_array(kept[NUMBER]))
+    return rows.append_column("id", one_array(kept["id"]))

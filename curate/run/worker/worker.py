@@ -1,0 +1,353 @@
+"""One partition of a stage in a worker: read, apply the steps, write both streams.
+
+A stage's folder holds, for partition 7, `part-00007.kept.parquet` and `.keys.parquet` (see
+stage_files.py), `.rejected.parquet`, `.sketch-*.parquet` (if a CorpusStep follows), `.ids.parquet`
+(first stage) and `.corrupt.parquet` (if anything was). All are in place before the ledger says that
+the partition is done.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curate.corpus.stage_files import (
+    changed_ids,
+    kept_schema,
+    keys,
+    part_path,
+    public,
+    read_kept,
+    with_ids,
+)
+from curate.documents.documents import NUMBER, Documents
+from curate.documents.edits import EDIT, EDITS
+from curate.engines import worker
+from curate.engines.base import cpu_seconds
+from curate.formats.reading import ID_SCHEMA, NO_DOCUMENT, Account, PartitionReader
+from curate.run.messages import LOADING, READING, Sketched, StageResult, StageTask
+from curate.run.worker.rehearsal import begin_stage
+from curate.run.worker.stage import Stage, load_stage, sketch_rows
+from curate.run.worker.traces import Traces
+from curate.steps.contracts import CorpusStep, Step
+from curate.steps.failures import on_batch
+from llmcurate.base.disk.files import replacing
+from llmcurate.base.disk.parquet_writer import TableWriter, writing
+from llmcurate.base.disk.process import peak_bytes
+from llmcurate.base.disk.seals import Seal, seal, verify
+from llmcurate.base.errors import RunFailed
+from llmcurate.base.kernels import compile_time
+
+LOADING_SECONDS = 3600.0  # that models may take to load, where there is a limit for batches
+READING_SECONDS = 0.1  # between two words of a worker that reads
+CORRUPT = pa.schema(
+    [("file", pa.string()), ("offset", pa.int64()), ("what", pa.string()), ("count", pa.int64())]
+)
+EXAMPLES = 20  # of damage, in a partition's record
+
+
+def warm_up() -> None:
+    """Loads what every run needs and takes a moment: numba sets itself up when its first kernel
+    runs, and the character tables are computed once."""
+    from curate.text.tables import segment
+    from curate.text.words import character_tables
+
+    segment(np.frombuffer(bytearray(b"warm"), np.uint8), np.array([0, 4], np.int64))
+    character_tables()
+
+
+def run_partition(task: StageTask) -> StageResult:
+    """Reads a partition, applies the stage's steps and writes both streams. Damaged if a file that
+    the task reads is not what was written."""
+    work = Work(task)
+    done = False
+    try:
+        work.steps_on(work.stage.no_documents(task.part))  # loads all, and gives files their schema
+        work.started()
+        for docs in work.read():
+            if task.careful is None:
+                work.steps_on(docs)
+            else:
+                work.one_by_one(docs, task.careful)
+            work.say_reading()
+        done = True
+    finally:
+        work.close(failed=not done)
+    return work.result()
+
+
+def sketch_partition(task: StageTask) -> Sketched:
+    """Sketches what an earlier run kept of one partition, whose stage is reused."""
+    verify(task.sealed, task.shared)
+    stage, part = load_stage(task.spec), task.part
+    step = stage.sketch()
+    assert step is not None
+    path = part_path(stage.folder, part, stage.spec.sketch_kind)
+    with writing(path) as writer:
+        schema = kept_schema(stage.folder, part)
+        writer.write(sketch_rows(step, schema.empty_table(), part))
+        for table in read_kept(stage.folder, part, stage.read.batch_rows):
+            writer.write(sketch_rows(step, table, part))
+    return Sketched({stage.spec.sketch_kind: seal(path)})
+
+
+class Work:
+    """One partition on its way through a stage."""
+
+    def __init__(self, task: StageTask) -> None:
+        self._lap, self._compiled = cpu_seconds(), compile_time.seconds
+        verify(task.sealed, task.shared)
+        self.stage: Stage = load_stage(task.spec)
+        self.task, self.part = task, task.part
+        self._limit = self.stage.read.batch_seconds  # that a batch may take; 0: no limit
+        worker.beat(*LOADING, LOADING_SECONDS if self._limit else 0.0)
+        begin_stage(task.spec)
+        self.seconds: dict[str, float] = defaultdict(float)
+        self.cpu: dict[str, float] = defaultdict(float)  # by label, of this process
+        self.counts: dict[str, Counter[str]] = {
+            k: Counter() for k in ("primary", "reasons", "cut", "cut_bytes")
+        }
+        self.documents = self.kept = self.rejected = self.bytes_out = 0
+        self.account = Account()
+        self.traces = Traces(self.part)
+        self.writers = {
+            k: TableWriter(part_path(self.stage.folder, self.part, kind))
+            for k, kind in self.stage.kinds().items()
+        }
+        self._decisions: tuple[pa.Table, np.ndarray] | None = None
+        self._said = 0.0  # when it was said that this worker reads
+        self._began = time.perf_counter()
+
+    def read(self) -> Iterator[Documents]:
+        """The batches of the stage's input, each announced, without documents in quarantine. The
+        reader's refusals and ids are written."""
+        stage = self.stage
+        self.say_reading()
+        if stage.plan is None:
+            assert stage.spec.input is not None
+            changed = changed_ids(str(stage.spec.ids) if stage.spec.ids else None, self.part)
+            for table in read_kept(stage.spec.input, self.part, stage.read.batch_rows):
+                yield from self._announced(Documents(with_ids(table, changed)))
+            return
+        ids = self.writers["ids"]
+        ids.write(ID_SCHEMA.empty_table())
+        reader = PartitionReader(stage.plan, self.part, stage.read, self._at_record)
+        for batch in reader:
+            ids.write(batch.ids)
+            if batch.refused is not None:
+                self.commit(with_edits(batch.refused), reading=True)
+            yield from self._announced(batch.docs)
+        self.account = reader.account
+        if stage.read.share is not None:
+            ids.write(_sizes(self.account.documents))
+        if self.account.corrupt.count:
+            with replacing(part_path(stage.folder, self.part, "corrupt")) as aside:
+                entries = self.account.corrupt.entries()
+                pq.write_table(pa.Table.from_pylist(entries, CORRUPT), aside)
+
+    def _announced(self, docs: Documents) -> Iterator[Documents]:
+        """The batch, if it has any document."""
+        if len(docs) == 0:
+            return
+        numbers = docs.table[NUMBER]
+        worker.beat(numbers[0].as_py(), numbers[-1].as_py(), self._limit)
+        docs, held = _split_quarantined(with_edits(docs), self.task.quarantine)
+        if held is not None:
+            self.commit(held, reading=True)
+        yield docs
+
+    def say_reading(self) -> None:
+        """Tells the engine that this worker reads. The seconds are of CPU time, since a store may
+        be slow."""
+        worker.beat(*READING, self._limit, of_cpu=True)
+        self._said = time.monotonic()
+
+    def _at_record(self) -> None:
+        if time.monotonic() - self._said > READING_SECONDS:
+            self.say_reading()
+
+    def steps_on(self, docs: Documents) -> None:
+        """Applies the steps to a batch, and writes it."""
+        self.commit(self._steps(with_edits(docs)))
+
+    def one_by_one(self, docs: Documents, careful: tuple[int, int]) -> None:
+        """As `steps_on`, with the suspected documents one at a time first, each announced. If none
+        was at fault, the batch may take as long as all of them."""
+        numbers = docs.table[NUMBER].to_numpy()
+        if ((numbers >= careful[0]) & (numbers <= careful[1])).any():
+            for row, n in enumerate(numbers):
+                worker.beat(int(n), int(n), self._limit)
+                self._rehearse(Documents(docs.table.slice(row, 1).combine_chunks()))
+            worker.beat(int(numbers[0]), int(numbers[-1]), self._limit * len(numbers))
+        self.steps_on(docs)
+
+    def _steps(self, docs: Documents, traced: bool = True) -> Documents:
+        """The batch after every step of the stage."""
+        for step in self.stage.steps():
+            start = time.perf_counter()
+            self.lap("read")
+            before, entering = docs, docs.within(step.label)
+            apply = step.apply if isinstance(step, Step) else self._decide
+            docs = on_batch(step.label, apply, entering)
+            self.seconds[step.label] += time.perf_counter() - start
+            self.lap(step.label)
+            worker.ready(step.label, self.stage.spec.of)
+            if traced:
+                self.traces.step(step.label, before, docs)
+        return docs
+
+    def _decide(self, docs: Documents) -> Documents:
+        step = self.stage.steps()[0]
+        assert isinstance(step, CorpusStep)
+        return step.apply(docs, self.decided(docs))
+
+    def decided(self, docs: Documents) -> pa.Table:
+        """The decisions on the documents of a batch."""
+        if self._decisions is None:
+            rows = self.stage.decisions(self.part)
+            self._decisions = rows, rows["n"].to_numpy()
+        rows, decided = self._decisions
+        numbers = docs.table[NUMBER].to_numpy()
+        if len(numbers) == 0:
+            return rows.slice(0, 0)
+        first, last = np.searchsorted(decided, [numbers[0], numbers[-1] + 1])
+        rows = rows.slice(int(first), int(last - first))
+        present = np.isin(decided[first:last], numbers)  # not those in quarantine
+        return rows if present.all() else rows.filter(pa.array(present))
+
+    def _rehearse(self, docs: Documents) -> None:
+        """Everything that a worker does with documents, except writing."""
+        kept = self._steps(docs, traced=False).split()[0]
+        if (step := self.stage.sketch()) is not None:
+            sketch_rows(step, kept, self.part)
+
+    def commit(self, docs: Documents, *, reading: bool = False) -> None:
+        """Splits the batch, writes both streams and the sketches of kept documents. reading: the
+        reader or the engine refused all of them, so no stream but the rejected one gets any."""
+        start = time.perf_counter()
+        kept, rejected = docs.split()
+        self.documents += len(docs)
+        self.kept += kept.num_rows
+        self.rejected += rejected.num_rows
+        if kept.num_rows + rejected.num_rows != len(docs):
+            raise RunFailed(f"partition {self.part}: documents were lost between two steps")
+        for key, values in docs.counts(rejected).items():
+            self.counts[key].update(values)
+        self.writers["rejected"].write(rejected)
+        if reading:
+            return
+        self.writers["kept"].write(public(kept))
+        self.writers["keys"].write(keys(kept))
+        self.bytes_out += _text_size(kept)
+        self.seconds["write"] += time.perf_counter() - start
+        self.lap("write")
+        self._sketch(kept)
+
+    def _sketch(self, kept: pa.Table) -> None:
+        step = self.stage.sketch()
+        if step is None:
+            return
+        start = time.perf_counter()
+        self.writers["sketch"].write(sketch_rows(step, kept, self.part))
+        self.seconds[step.label] += time.perf_counter() - start
+        self.lap(step.label)
+        self.traces.counters["worked"][step.label] += _text_size(kept)
+
+    def lap(self, label: str) -> None:
+        """The CPU time since the last lap was this label's."""
+        now = cpu_seconds()
+        self.cpu[label] += now - self._lap
+        self._lap = now
+
+    def started(self) -> None:
+        """Counts the time before the first document (code, models, files) as the start's."""
+        self.lap("read")
+        self.cpu = defaultdict(float, {"start": sum(self.cpu.values())})
+
+    def close(self, failed: bool) -> None:
+        """Closes all files, also where one of them cannot be finished."""
+        problem: BaseException | None = None
+        for writer in self.writers.values():
+            try:
+                writer.close(failed or problem is not None)
+            except BaseException as error:
+                problem = problem or error
+        if problem is not None and not failed:
+            raise problem
+
+    def result(self) -> StageResult:
+        """Return the record for the ledger, after all files are closed."""
+        passed = time.perf_counter() - self._began
+        self.seconds["read"] = max(0.0, passed - sum(self.seconds.values()))
+        self.lap("read")
+        kinds = self.stage.kinds()
+        seals = self._seals([*kinds.values(), "corrupt"])
+        self.lap("write")
+        counts: dict[str, Any] = {**self.counts, **self.traces.counters}
+        sketch = {k: seals[k] for k in [self.stage.spec.sketch_kind] if k in seals}
+        return StageResult(
+            read=self.documents,
+            kept=self.kept,
+            rejected=self.rejected,
+            bytes_out=self.bytes_out,
+            **self.account.figures(EXAMPLES),
+            documents=self.account.documents,
+            seconds={k: round(v, 4) for k, v in self.seconds.items()},
+            cpu={k: round(v, 4) for k, v in self.cpu.items()},
+            compiled=round(compile_time.seconds - self._compiled, 4),
+            written={name: seals[kind][0] for name, kind in kinds.items()},
+            files={k: v for k, v in seals.items() if k not in sketch},
+            sketch_files=sketch,
+            peak_bytes=peak_bytes(),
+            **counts,
+            cut_examples=self.traces.cuts,
+        )
+
+    def _seals(self, kinds: list[str]) -> dict[str, Seal]:
+        paths = {kind: part_path(self.stage.folder, self.part, kind) for kind in kinds}
+        return {kind: seal(path) for kind, path in paths.items() if path.exists()}
+
+
+def with_edits(docs: Documents) -> Documents:
+    """Every stage's rows carry an edits column, so that all partitions have one schema."""
+    if EDITS in docs.table.column_names:
+        return docs
+    edits = pa.nulls(len(docs), pa.list_(EDIT))
+    return replace(docs, table=docs.table.append_column(EDITS, edits))
+
+
+def _split_quarantined(
+    docs: Documents, quarantine: dict[int, str]
+) -> tuple[Documents, Documents | None]:
+    """(the batch without quarantined documents, those documents)."""
+    if not quarantine:
+        return docs, None
+    numbers = docs.table[NUMBER].to_numpy()
+    bad = np.isin(numbers, list(quarantine))
+    if not bad.any():
+        return docs, None
+    held = Documents(docs.table.filter(pa.array(bad)), step="engine")
+    details = [quarantine[int(n)] for n in numbers[bad]]
+    held = held.drop(np.ones(len(held), np.bool_), "quarantine", detail=details)
+    return Documents(docs.table.filter(pa.array(~bad)).combine_chunks()), held
+
+
+def _sizes(documents: list[int]) -> pa.Table:
+    """Rows that say how many documents each slice has, where not all of them have rows."""
+    numbers = pa.array([NO_DOCUMENT] * len(documents), pa.int64())
+    slices = pa.array(range(len(documents)), pa.int32())
+    no_ids = pa.nulls(len(documents), pa.string())
+    return pa.table([numbers, no_ids, slices, pa.array(documents, pa.int64())], schema=ID_SCHEMA)
+
+
+def _text_size(table: pa.Table) -> int:
+    """Bytes of text."""
+    offsets = Documents(table).buffers()[1]
+    return int(offsets[-1] - offsets[0])

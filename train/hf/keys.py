@@ -1,0 +1,308 @@
+"""A config.json as a table: each row says how a key is written, and what of ours it is when read.
+
+A later row takes the place of an earlier one of its name: a family is the table of another, and the
+rows in which it differs."""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from operator import attrgetter
+from typing import Annotated, Any
+
+from pydantic import Field, StrictBool, StrictStr, TypeAdapter, ValidationError
+
+from llmcurate.base.errors import LlmcurateError, UsageError
+from train.model.config import ModelConfig
+from train.model.feed_forward_settings import ACTIVATIONS as OURS
+
+REQUIRED = object()
+Whole = Annotated[int, Field(strict=True, gt=-(1 << 63), lt=1 << 63)]
+Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]
+_WHOLE, _WHOLES = TypeAdapter(Whole), TypeAdapter(list[Whole])
+_NUMBER = TypeAdapter(Number)
+_NUMBERS = TypeAdapter(list[Annotated[Number, Field(gt=0)]])
+_FLAG, _OBJECT = TypeAdapter(StrictBool), TypeAdapter(dict[str, Any])
+_WORD, _WORDS = TypeAdapter(StrictStr), TypeAdapter(list[StrictStr])
+
+
+class Settings:
+    """Typed look-ups that raise ``LlmcurateError`` naming file and key. A key that is null is
+    absent; ``aliases`` name the same setting.
+    """
+
+    def __init__(self, values: Mapping[str, Any], where: str, aliases: Mapping[str, str]) -> None:
+        self._values, self.where, self._aliases = values, where, aliases
+
+    @property
+    def names(self) -> list[str]:
+        """The keys that are there."""
+        return list(self._values)
+
+    def refusal(self, name: str, value: Any, why: str) -> LlmcurateError:
+        shown = reprlib.repr(value)
+        return UsageError(f"{self.where}: {name} is {shown}: {why}")
+
+    def whole(self, name: str, default: Any = REQUIRED) -> Any:
+        return self._checked(name, default, _WHOLE, "a whole number")
+
+    def number(self, name: str, default: Any = REQUIRED) -> float:
+        return float(self._checked(name, default, _NUMBER, "a number"))
+
+    def numbers(self, name: str) -> tuple[float, ...]:
+        values = self._checked(name, REQUIRED, _NUMBERS, "a list of numbers over 0")
+        return tuple(float(value) for value in values)
+
+    def flag(self, name: str, default: bool) -> bool:
+        return bool(self._checked(name, default, _FLAG, "true or false"))
+
+    def word(self, name: str, default: Any = REQUIRED) -> str:
+        return str(self._checked(name, default, _WORD, "a word"))
+
+    def words(self, name: str, between: str | None = None) -> list[str] | None:
+        """A list of words, or with ``between`` one word of them with that between them."""
+        value = self._get(name, None)
+        if between is not None and isinstance(value, str):
+            return [word.strip() for word in value.split(between)]
+        words: list[str] | None = self._checked(name, None, _WORDS, "a list of words")
+        return words
+
+    def wholes(self, name: str) -> list[int]:
+        """A list of whole numbers; empty where it is absent."""
+        return list(self._checked(name, [], _WHOLES, "a list of whole numbers"))
+
+    def one_of(self, name: str, choices: Mapping[str, str], default: Any = REQUIRED) -> str:
+        """Our word for theirs."""
+        value = self.word(name, default)
+        if value not in choices:
+            raise self.refusal(name, value, f"known are {', '.join(choices)}")
+        return choices[value]
+
+    def sub(self, name: str) -> Settings | None:
+        """An object of settings, None where it is absent or empty."""
+        value = self._checked(name, None, _OBJECT, "an object")
+        return Settings(value, f"{self.where}: {name}", {}) if value else None
+
+    def expect(self, name: str, expected: Any, default: Any) -> None:
+        """Refuse a setting that our models have no counterpart for."""
+        value = self._get(name, default)
+        if value != expected:
+            raise self.refusal(name, value, f"our models know {expected!r} alone")
+
+    def _checked(self, name: str, default: Any, kind: TypeAdapter[Any], expected: str) -> Any:
+        """A value of a kind, or the default, whatever that is."""
+        value = self._get(name, default)
+        try:
+            return value if value is default else kind.validate_python(value)
+        except ValidationError:
+            raise self.refusal(name, value, f"expected {expected}") from None
+
+    def _get(self, name: str, default: Any) -> Any:
+        value = self._values.get(name)
+        if value is None and name in self._aliases:
+            value = self._values.get(self._aliases[name])
+        if value is not None:
+            return value
+        if default is REQUIRED:
+            raise UsageError(f"{self.where}: {name} is missing")
+        return default
+
+
+# Our words for feed-forwards, by their names of activations.
+ACTIVATIONS = {
+    "relu": "relu",
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "gelu_fast": "gelu_tanh",
+    "silu": "swish",
+    "swish": "swish",
+    "relu2": "relu2",
+    "sigmoid": "sigmoid",
+}
+GATED = {
+    "silu": "swiglu",
+    "swish": "swiglu",
+    "gelu": "geglu",
+    "gelu_new": "geglu_tanh",
+    "gelu_pytorch_tanh": "geglu_tanh",
+    "relu": "reglu",
+    "sigmoid": "glu",
+}
+PLAIN = tuple(dict.fromkeys(ACTIVATIONS.values()))
+GATED_ONES = tuple(dict.fromkeys(GATED.values()))
+
+
+def activation(config: ModelConfig) -> str:
+    """Their name of the activation."""
+    name = OURS[config.feed_forward.activation][0]
+    return {"gelu_tanh": "gelu_new"}.get(name, name)
+
+
+@dataclass
+class Reading:
+    """A file that is being read. ``context``: the longest text that is asked for, None: the file's;
+    ``ours``: the settings of a ModelConfig so far, by dotted names.
+    """
+
+    file: Settings
+    context: int | None
+    ours: dict[str, Any] = field(default_factory=dict)
+
+    def length(self, theirs: str, default: Any = REQUIRED) -> int:
+        """The context: what is asked for, else the file's."""
+        return self.context or int(self.file.whole(theirs, default))
+
+    def learned(self, theirs: str, default: int) -> int:
+        """The rows of learned positions, which no other context can have."""
+        count = int(self.file.whole(theirs, default))
+        if self.context is not None:
+            raise self.file.refusal(theirs, count, "learned positions keep it")
+        return count
+
+
+Pairs = Iterable[tuple[str, Any]]
+
+
+@dataclass(frozen=True)
+class Row:
+    """``write``: their keys of a model; ``read``: our settings, after those of the rows before."""
+
+    name: str
+    write: Callable[[ModelConfig], Pairs] = lambda config: ()
+    read: Callable[[Reading], Pairs] = lambda reading: ()
+
+
+Default = Any  # or a function of what is read so far
+
+
+def setting(
+    kind: Callable[[Settings, str, Any], Any], theirs: str, ours: str, default: Default = REQUIRED
+) -> Row:
+    """A key that is one of our settings."""
+    value = attrgetter(ours)
+
+    def read(reading: Reading) -> Pairs:
+        usual = default(reading) if callable(default) else default
+        yield ours, kind(reading.file, theirs, usual)
+
+    return Row(theirs, lambda config: [(theirs, value(config))], read)
+
+
+whole = partial(setting, Settings.whole)
+number = partial(setting, Settings.number)
+flag = partial(setting, Settings.flag)
+
+
+def length(theirs: str, default: Default = REQUIRED) -> Row:
+    """The context, where positions allow another than the file's."""
+    return Row(
+        theirs,
+        lambda config: [(theirs, config.context)],
+        lambda reading: [("context", reading.length(theirs, default))],
+    )
+
+
+def learned(theirs: str, default: int, *, offset: int = 0, counted: bool = False) -> Row:
+    """The context, and learned positions. ``counted``: with the rows before position 0."""
+    more = offset if counted else 0
+
+    def read(reading: Reading) -> Pairs:
+        yield "context", reading.learned(theirs, default) - more
+        yield "position.kind", "learned"
+        if offset:
+            yield "position.offset", offset
+
+    return Row(theirs, lambda config: [(theirs, config.context + more)], read)
+
+
+def heads(theirs: str, hidden: str) -> Row:
+    """The heads that share the width, their key ``hidden``, which stands before."""
+
+    def read(reading: Reading) -> Pairs:
+        size, count = reading.ours["hidden"], reading.file.whole(theirs)
+        if count < 1 or size % count:
+            raise reading.file.refusal(theirs, count, f"it must divide {hidden} ({size})")
+        yield from (("attention.heads", count), ("attention.kv_heads", count))
+        yield "attention.head_dim", size // count
+
+    return Row(theirs, lambda config: [(theirs, config.attention.heads)], read)
+
+
+def activated(theirs: str, names: Mapping[str, str], default: str) -> Row:
+    """The activation of the feed-forward, by their name."""
+
+    def read(reading: Reading) -> Pairs:
+        yield "feed_forward.activation", reading.file.one_of(theirs, names, default)
+
+    return Row(theirs, lambda config: [(theirs, activation(config))], read)
+
+
+def either(theirs: str, ours: str, yes: str, no: str, default: bool) -> Row:
+    """A flag that is one of two words of ours."""
+    value = attrgetter(ours)
+    return Row(
+        theirs,
+        lambda config: [(theirs, value(config) == yes)],
+        lambda reading: [(ours, yes if reading.file.flag(theirs, default) else no)],
+    )
+
+
+def tied(default: bool) -> Row:
+    """Whether the head is the embedding; written for all families alike."""
+
+    def read(reading: Reading) -> Pairs:
+        yield "head.tied", reading.file.flag("tie_word_embeddings", default)
+
+    return Row("tie_word_embeddings", read=read)
+
+
+def written(theirs: str, value: Any, read: Callable[[Reading], Pairs] = lambda reading: ()) -> Row:
+    """A key that is none of our settings: its value, or a function of the model, and what of ours
+    follows from it.
+    """
+    return Row(theirs, lambda config: [(theirs, value(config) if callable(value) else value)], read)
+
+
+def means(*settings: tuple[str, Any]) -> Row:
+    """Settings that every file of the family means."""
+    return Row(", ".join(name for name, _ in settings), read=lambda reading: settings)
+
+
+def expected(theirs: str, value: Any, default: Any = REQUIRED, *, write: bool = False) -> Row:
+    """The one value that our models have a counterpart for; a file without the key has it too, or
+    means ``default``.
+    """
+
+    def read(reading: Reading) -> Pairs:
+        reading.file.expect(theirs, value, value if default is REQUIRED else default)
+        return ()
+
+    return Row(theirs, lambda config: [(theirs, value)] if write else (), read)
+
+
+def same(theirs: str, ours: str, *, write: bool = True) -> Row:
+    """A second key of a setting that a row before has read."""
+    value = attrgetter(ours)
+
+    def read(reading: Reading) -> Pairs:
+        reading.file.expect(theirs, reading.ours[ours], reading.ours[ours])
+        return ()
+
+    return Row(theirs, lambda config: [(theirs, value(config))] if write else (), read)
+
+
+BIASED = means(("attention.bias", "all"), ("feed_forward.bias", True))
+
+
+def without(rows: Iterable[Row], *names: str) -> tuple[Row, ...]:
+    """The rows, of which those named are read and not written."""
+    return tuple(Row(row.name, read=row.read) if row.name in names else row for row in rows)
+
+
+def repeated(marks: str) -> str:
+    """The shortest pattern that gives these letters where it is repeated."""
+    lengths = range(1, len(marks) + 1)
+    return next(marks[:n] for n in lengths if marks == (marks[:n] * len(marks))[: len(marks)])

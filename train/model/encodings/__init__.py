@@ -1,0 +1,1 @@
+"""Encodings of positions, a file each: its name is the kind that settings say."""

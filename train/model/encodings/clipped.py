@@ -1,0 +1,79 @@
+"""Shaw's relative positions: learned vectors of distances, clipped (Shaw et al. 2018)."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from llmcurate.base.settings import dataclass
+from train.attention import Mask, Relation, SharedMask, of_queries
+from train.model.config import ModelConfig
+from train.model.layers import SelfAttention, View
+from train.model.position_settings import Position, position
+from train.model.positions import Positions, encodes
+from train.model.roles import Role, give
+
+
+@position
+@dataclass(frozen=True, kw_only=True)
+class Clipped(Position):
+    """A learned vector for each distance up to ``span``, one in each layer for all its heads, added
+    to the keys; not to the values, which changed nothing in the paper's table 3.
+    """
+
+    in_attention: ClassVar[bool] = True
+    title: ClassVar[str] = "clipped relative"
+    kind: Literal["clipped"] = "clipped"
+    span: int = Field(
+        16, ge=1, description="Distance in tokens from which on all share the last vector."
+    )
+
+    def flops_beside(self, config: Any, context: int) -> float:
+        """Of queries with the vectors of the distances."""
+        return 2.0 * (self.span * (1 if config.causal else 2) + 1)
+
+
+class ClippedAttention(SelfAttention):
+    """Shaw et al. 2018, equations 2 and 4: the score of query i and key j is
+
+        q_i . (k_j + a_ij) / sqrt(head_dim)
+
+    where a is the vector of the clipped distance i - j, the same for all heads.
+    """
+
+    def __init__(self, config: ModelConfig, backend: str) -> None:
+        super().__init__(config, backend)
+        own, size = config.position, config.attention.head_dim
+        assert isinstance(own, Clipped)
+        count = own.span + 1 if config.causal else 2 * own.span + 1
+        self.distances = nn.Parameter(torch.zeros(count, size))
+        give(self, distances=Role(part="positions", use="lookup", std=size**-0.5))
+
+    def forward(self, x: Tensor, view: View) -> Tensor:
+        """[batch, length, hidden] to the same."""
+        assert view.relation is not None
+        q = self.queries(x, None)
+        k, v = self.met(x, view)
+        rows = self.distances.to(q.dtype)[None]
+        added = of_queries(q, rows, view.relation.index) * self.head_dim**-0.5
+        return self.mixed(q, k, v, view.mask, added)
+
+
+@encodes(Clipped)
+class ClippedDistances(Positions):
+    """Distances up to the span, for which each layer has vectors (Shaw et al. 2018, 3.2)."""
+
+    content = True
+    attention = ClippedAttention
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config)
+        assert isinstance(config.position, Clipped)
+        self.span, self.least = config.position.span, 0 if config.causal else -config.position.span
+
+    def relation(self, mask: Mask | SharedMask) -> Relation:
+        assert isinstance(mask, Mask)
+        return Relation(index=mask.distance.clamp(self.least, self.span) - self.least)
