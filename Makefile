@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 TORCH ?= torch
 TORCH_INDEX ?=
 CONSTRAINTS ?= constraints.txt
+LIMITS = $(if $(TORCH_INDEX),,-c $(CONSTRAINTS))
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
 # Where it is set, every process would compile every module it imports anew.
@@ -18,17 +19,19 @@ $(VENV)/.demo: EXTRAS := train,verify
 $(VENV)/.installed: EXTRAS := train,verify,dev,docs
 install: $(VENV)/.installed
 
-# Not compiled ahead: 14,000 files take a minute, and Python compiles the few that are imported. Of
-# mutmut only its list of slips is used, which needs libcst and nothing else of what mutmut asks for.
+# Modules are not compiled ahead: 14,000 files take a minute, and Python compiles the few that are
+# imported. Kernels are, while the large packages of the extras come, which a rehearsal does without:
+# the first run is a warm one. Of mutmut only its list of slips is used, which needs libcst alone.
 $(VENV)/.demo $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(if $(TORCH_INDEX),$(PIP) install -q --no-compile --index-url $(TORCH_INDEX) "$(TORCH)")
-	$(PIP) install -q --no-compile $(if $(TORCH_INDEX),,-c $(CONSTRAINTS) "$(TORCH)") -e ".[$(EXTRAS)]"
+	$(PIP) install -q --no-compile $(LIMITS) -e .
+	$(BIN)/llmcurate warmup & warmup=$$!; \
+	  $(PIP) install -q --no-compile $(LIMITS) $(if $(TORCH_INDEX),,"$(TORCH)") "llmcurate[$(EXTRAS)]" && wait $$warmup
 	$(if $(findstring dev,$(EXTRAS)),$(PIP) install -q --no-compile --no-deps -c $(CONSTRAINTS) mutmut libcst)
 	@touch $@
 
 demo: $(if $(wildcard $(VENV)/.installed),install,$(VENV)/.demo)
-	$(BIN)/llmcurate warmup
 	$(BIN)/llmcurate demo --out demo
 	$(BIN)/llmcurate verify "$$(ls -d demo/runs/*-demo | tail -n 1)"
 	@echo; echo "report: $$(ls -d demo/runs/*-demo | tail -n 1)/report.html"
@@ -63,7 +66,7 @@ mutants: install
 	$(BIN)/python scripts/mutants.py $(FOLDER) --seed $(SEED) --mutants $(MUTANTS) --seconds $(SECONDS)
 
 lint: install
-	$(BIN)/ruff check llmcurate curate tokenize_kit train tests benchmarks scripts
+	$(BIN)/ruff check llmcurate curate tokenize_kit train tests benchmarks scripts examples
 	$(BIN)/mypy -n 2
 	$(BIN)/lint-imports
 

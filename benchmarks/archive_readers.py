@@ -124,9 +124,9 @@ def main() -> None:
     parser.add_argument("files", nargs="+", type=Path)
     parser.add_argument("--repeat", type=int, default=5)
     options = parser.parse_args()
-    from curate.formats import codecs
+    from curate.formats.compression import fast_zlib
 
-    print(f"gzip decoder of ours: {codecs.fast_zlib.__name__}")
+    print(f"gzip decoder of ours: {fast_zlib.__name__}")
     with tempfile.TemporaryDirectory() as folder:
         large, small = Path(folder, "large.warc.gz"), Path(folder, "small.warc.gz")
         large.write_bytes(b"".join(p.read_bytes() for p in options.files) * options.repeat)

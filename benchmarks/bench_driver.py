@@ -28,12 +28,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 from benchmarks.shared_texts import reached  # noqa: E402
 from curate.engines.base import OnDeath, R, T  # noqa: E402
-from curate.formats.inputs import InputPlan  # noqa: E402
-from curate.formats.partitions import (  # noqa: E402
-    InputFile,
-    Partitions,
-    Slice,
-)
+from curate.formats.inputs import InputPlan, Partitions, Slice  # noqa: E402
+from curate.formats.listing import InputFile  # noqa: E402
 from curate.run.messages import Assembled, StageResult  # noqa: E402
 from llmcurate.base.disk.process import peak_bytes  # noqa: E402
 from llmcurate.base.messages import decode, encode  # noqa: E402
@@ -130,12 +126,12 @@ def measure(count: int) -> dict[str, Any]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from curate.corpus.stage_files import part_path
+    from curate.corpus.manifests import part_path
     from curate.documents.rejected import REASON_COLUMNS
     from curate.run import driver, records
     from curate.run.ledger import Ledger
-    from curate.run.outcome import Options
     from curate.run.plan import plan_run, stage_folder
+    from curate.run.records import Options
     from curate.run.worker.stage import load_stage
     from curate.steps.recipe import build, make_step
 
@@ -172,7 +168,7 @@ def measure(count: int) -> dict[str, Any]:
 
         with patch.object(ledger, "flush", flushed):
             timed("map", lambda: run.stages._map(stage, folder, written, engine))
-        from curate.run.outcome import sum_up
+        from curate.run.records import sum_up
 
         results = (r for _, r in ledger.results(stage.key, StageResult))
         run.outcome.stages.append(timed("totals", lambda: sum_up(stage, plan.inputs, results)))
@@ -228,8 +224,8 @@ def settle(count: int) -> dict[str, Any]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from curate.corpus.manifests import part_path
     from curate.corpus.sketches import run_here
-    from curate.corpus.stage_files import part_path
     from curate.formats.reading import ID_SCHEMA
     from curate.run.ids import assign_ids
 
@@ -263,9 +259,9 @@ def settle_documents(count: int) -> dict[str, Any]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from curate.corpus.manifests import part_path
     from curate.corpus.sizes import Sizes
     from curate.corpus.sketches import run_here
-    from curate.corpus.stage_files import part_path
     from curate.formats.reading import ID_SCHEMA
     from curate.run.ids import assign_ids
 

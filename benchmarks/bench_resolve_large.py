@@ -36,8 +36,8 @@ PARTS = ("passages", "index", "vectors")
 
 def step_of(part: str, memory_mib: int) -> Any:
     """The step that is measured."""
-    from curate.dedup.semantic.semantic_duplicates import DedupSemantic
     from curate.dedup.suffix_array.exact_substrings import DedupSuffixArray
+    from curate.lab.semantic.semantic_duplicates import DedupSemantic
 
     if part == "vectors":
         return DedupSemantic()
@@ -112,8 +112,6 @@ def decide(folder: Path, part: str, memory_mib: int, workers: int) -> None:
 
 def nothing(task: dict[str, Any]) -> dict[str, Any]:
     """A task that loads what tasks load."""
-    import curate.dedup.semantic.matrix
-    import curate.dedup.suffix_array.merge  # noqa: F401
 
     return {}
 

@@ -59,9 +59,9 @@ def one_pass(table: Any, folder: Path) -> dict[str, float]:
 
     from curate.corpus.sketches import Sketches, SketchFile, view
     from curate.dedup import survivors
-    from curate.dedup.semantic import neighbours
-    from curate.dedup.semantic.semantic_duplicates import DedupSemantic
     from curate.documents.documents import documents
+    from curate.lab.semantic import neighbours
+    from curate.lab.semantic.semantic_duplicates import DedupSemantic
     from curate.run.worker.stage import sketch_rows
     from llmcurate.base.disk.database import scratch_database
     from llmcurate.base.disk.parquet_writer import writing

@@ -26,12 +26,12 @@ Documents = list[tuple[str, int]]  # text and weight
 
 def train(documents: Documents, vocab: int, settings: dict[str, Any]) -> tuple[str, float, float]:
     """(tokenizer.json, CPU seconds, MiB that the process grew by); runs in a new process."""
-    from tokenize_kit.learn.bpe import train_sizes
+    from tokenize_kit.learn.bpe import train_byte_bpe
     from tokenize_kit.learn.options import TrainingOptions
 
     def learn(some: Documents, size: int, **more: Any) -> Any:
         options = TrainingOptions(sizes=(size,), **{**settings, **more})
-        return train_sizes(iter(some), options)[0]
+        return train_byte_bpe(iter(some), options)[0].tokenizer
 
     small = {"superwords": 300} if settings else {}
     learn([(documents[0][0][:999], 1)], 320, **small)  # what compiles or loads

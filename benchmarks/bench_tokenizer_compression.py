@@ -63,12 +63,12 @@ def held_out(text: str) -> bool:
 
 
 def ours(texts: list[str], vocab: int = VOCAB, **more: Any) -> Any:
-    from tokenize_kit.learn.bpe import train_sizes
+    from tokenize_kit.learn.bpe import train_byte_bpe
     from tokenize_kit.learn.options import TrainingOptions
 
     special = ("<|endoftext|>",)
     options = TrainingOptions(sizes=(vocab,), digits="single", special_tokens=special, **more)
-    return train_sizes(((text, 1) for text in texts), options)[0]
+    return train_byte_bpe(((text, 1) for text in texts), options)[0].tokenizer
 
 
 def by_tokenizers(texts: list[str]) -> Any:

@@ -32,11 +32,11 @@ AGAINST_LIBRARY, AGAINST_ONE = 0.25, 1.25
 
 
 def ours(texts: list[str], sizes: tuple[int, ...]) -> list[str]:
-    from tokenize_kit.learn.bpe import train_sizes
+    from tokenize_kit.learn.bpe import train_byte_bpe
     from tokenize_kit.learn.options import TrainingOptions
 
     options = TrainingOptions(sizes=sizes)
-    return [t.to_str() for t in train_sizes([(text, 1) for text in texts], options)]
+    return [t.tokenizer.to_str() for t in train_byte_bpe([(text, 1) for text in texts], options)]
 
 
 def main() -> None:

@@ -36,19 +36,17 @@ WAYS_BYTES = sized(300_000, 3000)  # of held-out text that is searched
 
 def learn(who: str, texts: list[str], vocab: int) -> tuple[float, list[tuple[str, float]]]:
     """CPU seconds, and the pieces with their scores."""
+    from tests.tokenize_kit.learn.peers import SentencePieceLearner
     from tokenize_kit.learn.bpe import BYTE_PIECES, choose_characters
-    from tokenize_kit.learn.unigram import PRINTABLE_ASCII, UNKNOWN_PIECE, Learner
+    from tokenize_kit.learn.unigram import PRINTABLE_ASCII, UNKNOWN_PIECE
+    from tokenize_kit.learn.unigram_pieces import OwnLearner
 
     weighed = ((text, 1) for text in texts)
-    learner: Learner
+    learner: OwnLearner | SentencePieceLearner
     begin = time.process_time()
     if who == "ours":
-        from tokenize_kit.learn.unigram_pieces import OwnLearner
-
         learner = OwnLearner(weighed)
     else:
-        from tokenize_kit.learn.unigram import SentencePieceLearner
-
         learner = SentencePieceLearner(weighed)
         begin = time.process_time()
     room = vocab - len(BYTE_PIECES) - 4

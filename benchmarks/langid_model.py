@@ -56,8 +56,8 @@ def measured(path: Path, rows: Rows, languages: set[str] | None = None) -> dict[
     """`Scores.result` of a model on the rows, or on those in some languages."""
     import pyarrow as pa
 
-    from curate.inspect.evaluate.classifiers import evaluate_language
-    from curate.text.codes import comparable
+    from curate.lab.evaluate.classifiers import evaluate_language
+    from curate.text.languages import comparable
 
     chosen = [r for r in rows if languages is None or comparable(r[1]) in languages]
     batches = [
@@ -71,7 +71,7 @@ def main() -> None:
     from curate.engines.local import call_apart
     from curate.scoring.fasttext.model_file import read_header
     from curate.scoring.language.train import Training, train
-    from curate.text.codes import comparable
+    from curate.text.languages import comparable
 
     rows, held = split()
     theirs = need("models/lid.176.ftz")[0]

@@ -45,7 +45,7 @@ def beginnings(model: str) -> None:
     """Prints accuracy and speed by `max_chars`."""
     from curate.documents.documents import documents
     from curate.scoring.language.identification import Language
-    from curate.text.codes import comparable
+    from curate.text.languages import comparable
 
     rows = long_texts()
     docs = documents({"text": [text for text, _ in rows]})
@@ -72,7 +72,7 @@ def lower_case(model: str) -> None:
     from curate.documents.documents import documents
     from curate.scoring.fasttext.model_file import read_header
     from curate.scoring.language.identification import Language
-    from curate.text.codes import comparable
+    from curate.text.languages import comparable
 
     with gzip.open(need("langid/langid-dev.jsonl.gz")[0], "rt", encoding="utf-8") as file:
         rows = [json.loads(line) for line in file]

@@ -28,9 +28,8 @@ import yaml
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from curate.documents.documents import Documents
-from curate.steps.profiled import Profiled
-from curate.text.codes import comparable
-from curate.text.profiles import ENGLISH, FILE, SHIPPED, Profile, shipped
+from curate.steps.profiled import WordCounting
+from curate.text.languages import ENGLISH, FILE, SHIPPED, Profile, comparable, shipped
 from llmcurate.base.disk.files import write_text
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import LlmcurateError
@@ -248,7 +247,7 @@ def shipped_reference() -> dict[str, Any]:
     return dict(yaml.safe_load(SHIPPED.read_text("utf-8"))["en"]["reference"])
 
 
-def steps_measured() -> list[Profiled]:
+def steps_measured() -> list[WordCounting]:
     """The steps whose limits a profile has, as they are by default."""
     from curate.filters.fineweb import FineWebQuality
     from curate.filters.gopher import GopherQuality, GopherRepetition

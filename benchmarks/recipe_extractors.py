@@ -30,10 +30,10 @@ import pyarrow.parquet as pq
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.extract_pages import WholePage, load_whole_pages, texts_by, write_pages
 from benchmarks.shared_texts import ROOT, last_json, need, peer_python, reached
-from curate.api.outcome import carry_out
 from curate.extract.evaluate import word_scores, words
 from curate.extract.extraction import Extract
-from curate.run.outcome import Options
+from curate.run.driver import carry_out
+from curate.run.records import Options
 from curate.scoring.quality.quality import Quality
 from curate.steps.contracts import Step
 from curate.steps.recipe import load

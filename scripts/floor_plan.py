@@ -15,9 +15,9 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGES = tuple(ROOT / "docs" / name for name in ("architecture.md", "modules.md"))
 # Rooms of curate in the order of import-linter's layers: each may import those below it.
 ROOMS = (
-    "cli", "api", "refresh", "demo", "inspect", "run", "engines", "products", "mix", "dedup",
-    "scoring", "extract", "filters", "corpus", "steps", "formats", "fetch", "documents", "text",
-    "pages", "terminal", "disk", "errors.py", "version.py",
+    "lab", "cli", "experiment", "api", "refresh", "demo", "inspect", "run", "engines", "products",
+    "mix", "dedup", "scoring", "extract", "filters", "corpus", "steps", "formats", "fetch",
+    "documents", "text",
 )  # fmt: skip
 PACKAGES = ("curate", "tokenize_kit", "train", "llmcurate")
 
@@ -44,11 +44,11 @@ def entries(folder: Path) -> list[Path]:
 
 
 def rooms(folder: Path, depth: int = 0) -> list[str]:
-    """One line a package, those within it indented."""
+    """One line a package and one a room of it; rooms within rooms are in docs/modules.md."""
     name = f"{'  ' * depth}{folder.name}/"
     lines = [f"{name:<22} {described(folder)}"]
     for path in entries(folder):
-        if path.is_dir():
+        if path.is_dir() and depth == 0:
             lines += rooms(path, depth + 1)
         elif depth == 0 and folder.name == "curate":
             lines.append(f"{'  ' + path.name:<22} {described(path)}")

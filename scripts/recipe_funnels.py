@@ -131,8 +131,8 @@ class Stand:
         return classifier(self.folder / "obscene", good, rest)
 
     def _perplexity(self) -> str:
-        from curate.api.outcome import carry_out
-        from curate.run.outcome import Options
+        from curate.run.driver import carry_out
+        from curate.run.records import Options
         from curate.steps.recipe import compose
 
         source = write_lines(
@@ -194,9 +194,8 @@ def settings_of(name: str, stand: Stand) -> tuple[str, ...]:
 
 def funnel(name: str, stand: Stand) -> str:
     """A row of the table: the recipe, its input, and the documents behind each step."""
-    from curate.api.outcome import carry_out
-    from curate.run.funnel import rows
-    from curate.run.outcome import Options
+    from curate.run.driver import carry_out
+    from curate.run.records import Options, funnel_rows, stages_of
     from curate.steps.recipe import load
     from llmcurate.base.errors import RunFailed
 
@@ -211,7 +210,7 @@ def funnel(name: str, stand: Stand) -> str:
     except RunFailed as error:  # a library that is no part of the installation
         return f"| `{name}` | {what} | | not run: {error} |"
     record = json.loads((out / "run.json").read_text(encoding="utf-8"))
-    steps = rows(record)
+    steps = funnel_rows(stages_of(record))
     parts = [f"`{row.step}` {row.after:,}" for row in steps]
     return f"| `{name}` | {what} | {steps[0].before:,} | {', '.join(parts)} |"
 

@@ -86,15 +86,14 @@ def test_every_import_of_ours_names_a_module_that_there_is() -> None:
 # Modules that write to a terminal's streams: the printers, data that is asked for as such (`-o -`),
 # and the pipe by which a worker answers.
 PRINTERS = {
-    "llmcurate/base/terminal/output.py",
-    "llmcurate/base/terminal/progress.py",
+    "llmcurate/base/terminal.py",
     "curate/run/standard_output.py",
 }
 WORDS = ("print", "echo", "stdout", "stderr")  # one of which a file has that prints
 
 
 def test_only_printers_print() -> None:
-    """What strangers wrote reaches a terminal through llmcurate/base/terminal/output.py alone."""
+    """What strangers wrote reaches a terminal through llmcurate/base/terminal.py alone."""
     direct = [
         f"{name}:{node.lineno}"
         for package in PACKAGES
@@ -110,3 +109,15 @@ def test_only_printers_print() -> None:
         )
     ]
     assert direct == []
+
+
+def test_of_curate_nothing_but_commands_imports_the_command_line() -> None:
+    """Imports for types count."""
+    importers = {
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in (ROOT / "curate").rglob("*.py")
+        if "cli" not in path.parts
+        for node in statements(path)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("curate.cli")
+    }
+    assert importers == set()

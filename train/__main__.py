@@ -16,8 +16,7 @@ from typing import Any
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import LlmcurateError, UsageError
 from llmcurate.base.settings import from_dict, unflat
-from llmcurate.base.terminal.output import echo, one_line, tell
-from llmcurate.base.terminal.tables import table
+from llmcurate.base.terminal import echo, one_line, table, tell
 from train.config import TrainConfig
 from train.model.plugin_settings import TRUST_CODE
 

@@ -50,7 +50,7 @@ class Corpus:
         columns = {name: settings.pop(f"{name}_column", None) for name in ("text", "date")}
         if columns := {name: column for name, column in columns.items() if column is not None}:
             settings["columns"] = {**settings.get("columns", {}), **columns}
-        return cls(tuple(names))._with((), settings)
+        return cls(tuple(names))._with((), **settings)
 
     def step(self, name: str, /, **settings: Any) -> Corpus:
         """With any step of `llmcurate steps` behind the others, as step("url_filter",
@@ -86,7 +86,7 @@ class Corpus:
         """
         if not rules:
             raise UsageError('filter needs the name of a filter, as filter("gopher_quality")')
-        return self._with(_shared([step for rule in rules for step in _filter(rule)], settings))
+        return self._with(_shared([step for rule in rules for step in _filter(rule)], **settings))
 
     def dedup(self, method: str = "exact", **settings: Any) -> Corpus:
         """With one of each set of copies: dedup("minhash", survivor="longest").
@@ -96,7 +96,7 @@ class Corpus:
         """
         from curate.dedup.methods import steps_of
 
-        return self._with(_shared(steps_of(method), settings))
+        return self._with(_shared(steps_of(method), **settings))
 
     @property
     def recipe(self) -> Recipe:
@@ -124,19 +124,19 @@ class Corpus:
         `llmcurate run`; slurm: options of sbatch, as {"partition": "cpu"}. Raises RunFailed where
         the run cannot go on, LockHeld where another process works in `out`.
         """
-        from curate.run.outcome import Options
+        from curate.run.records import Options
 
         # Whoever calls this has named the functions that it runs.
         options = Options(workers, quiet, engine, address, allow_python=True)
         options = replace(options, slurm=sbatch(slurm))
         return result_of(self.recipe, list(self.inputs), out, options, scratch)
 
-    def _with(self, steps: Steps | tuple[()], reading: Mapping[str, Any] | None = None) -> Corpus:
+    def _with(self, steps: Steps | tuple[()], /, **reading: Any) -> Corpus:
         """With more steps; UsageError where one of them cannot be."""
         more = replace(
             self,
             steps=(*self.steps, *((name, deepcopy(settings)) for name, settings in steps)),
-            reading={**self.reading, **deepcopy(dict(reading or {}))},
+            reading={**self.reading, **deepcopy(reading)},
         )
         _ = more.recipe
         return more
@@ -155,7 +155,7 @@ def _filter(rule: str | Callable[..., Any]) -> Steps:
     return [("python", {"function": rule}) if ".py:" in rule else (rule, {})]
 
 
-def _shared(steps: Steps, settings: Mapping[str, Any]) -> Steps:
+def _shared(steps: Steps, /, **settings: Any) -> Steps:
     """The steps with each setting in those that have it. One that none has goes to the first step,
     which refuses it and names the nearest."""
     from curate.steps.registry import step_class

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from curate.api.documents import StoredDocuments
     from curate.inspect.explain import Account
     from curate.run.homes import Corpus as Files
-    from curate.run.outcome import Options
+    from curate.run.records import Options
     from curate.steps.recipe import Recipe
 
 Location = str | os.PathLike[str]  # of a file or folder, or a URL
@@ -139,7 +139,7 @@ class Result:
 
         settings: those of `llmcurate steps tokenizer`, as vocab=32000.
         """
-        return _product("tokenizer", self._with_documents(), out, workers, quiet, settings)
+        return _product("tokenizer", self._with_documents(), out, workers, quiet, **settings)
 
     def encode(
         self,
@@ -159,7 +159,7 @@ class Result:
         if tokenizer is None and "tokenizer" not in self.products:
             raise UsageError(f"{self.out} holds no tokenizer: give tokenizer=, its folder")
         settings = {"tokenizer": os.fspath(tokenizer or self.out), **settings}
-        return _product("shards", documents, out, workers, quiet, settings)
+        return _product("shards", documents, out, workers, quiet, **settings)
 
     def pretrain(self, out: Location, *, quiet: bool = False, **settings: Any) -> Result:
         """A language model trained on the token shards of this result, in the folder `out`. The
@@ -171,7 +171,16 @@ class Result:
             if "shards" not in self.products:
                 raise UsageError(f"{self.out} holds no token shards: encode documents first")
             settings = {"shards": str(self.out), **settings}
-        return _product("pretrain", [], out, 1, quiet, settings)
+        return _product("pretrain", [], out, 1, quiet, **settings)
+
+    def generate(self, prompt: str = "", **settings: Any) -> str:
+        """The continuation of a prompt by the model of this result, the same for the same seed.
+
+        settings: max_tokens, temperature, top_k, seed. UsageError where there is no model.
+        """
+        from train.generate.generate import generate
+
+        return generate(self.out, prompt, **settings)
 
     def _with_documents(self) -> list[str]:
         """The run as an input; UsageError where it has no documents."""
@@ -183,9 +192,9 @@ class Result:
         return str(self.out)
 
     def __repr__(self) -> str:
-        from curate.run import funnel
+        from curate.run.records import RunRecord, funnel
 
-        return f"{funnel.text(self.record)}\n{self.report}"
+        return f"{funnel(RunRecord.of(self.record))}\n{self.report}"
 
 
 def result_of(
@@ -196,8 +205,8 @@ def result_of(
     scratch: Location | None = None,
 ) -> Result:
     """Runs the recipe. An interrupt leaves `out` as a killed run does: the same call goes on."""
-    from curate.api.outcome import carry_out
-    from llmcurate.base.terminal.progress import say
+    from curate.run.driver import carry_out
+    from llmcurate.base.terminal import say
 
     aside = None if scratch is None else Path(scratch)
     try:
@@ -211,15 +220,10 @@ def result_of(
 
 
 def _product(
-    step: str,
-    inputs: list[str],
-    out: Location,
-    workers: int,
-    quiet: bool,
-    settings: dict[str, Any],
+    step: str, inputs: list[str], out: Location, workers: int, quiet: bool, /, **settings: Any
 ) -> Result:
     """The result of one product's recipe, as the command of that product runs it."""
-    from curate.run.outcome import Options
+    from curate.run.records import Options
     from curate.steps.recipe import compose
 
     return result_of(compose(step, [(step, settings)]), inputs, out, Options(workers, quiet))

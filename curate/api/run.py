@@ -51,7 +51,7 @@ def run_recipe(
     Raises UsageError where the call is wrong, RunFailed where the run cannot go on, LockHeld where
     another process works in `out`; each is one line that says what to do.
     """
-    from curate.run.outcome import Options
+    from curate.run.records import Options
     from curate.steps.recipe import Change, load, parse
 
     reading = {"limit": limit, "share": share, "split": split, "config": config}

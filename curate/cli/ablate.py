@@ -17,7 +17,7 @@ from curate.cli.options import (
 )
 from curate.cli.settings import READS_TEXTS, command
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal.output import echo
+from llmcurate.base.terminal import echo
 
 
 @command(app, "Ablate", shared=(*EXPERIMENT, "dry_run"), reads=READS_TEXTS)
@@ -72,12 +72,12 @@ def ablate(
     llmcurate ablate small=a.jsonl large=a.jsonl --set large.tokenizer.vocab=8192 --epochs 1 \\
       --eval wiki=wiki.jsonl -o vocabularies
     """
-    from curate.cli.model_settings import Ablate
-    from curate.engines.choose import check_engine
+    from curate.api.model_settings import Ablate
+    from curate.engines.base import check_engine
     from curate.products.eval_texts import named_paths
     from curate.products.needs import needs_training
 
-    chosen = Ablate.of(settings)
+    chosen = Ablate.of(**settings)
     check_engine(options.engine, options.address)
     if options.engine == "slurm":
         raise UsageError("--engine slurm: runs of an experiment are made by local or ray")

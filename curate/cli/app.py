@@ -12,14 +12,11 @@ from typing import Annotated
 
 import typer
 
-from curate.cli.early_worker import start_worker
 from curate.cli.options import app, join
-from curate.engines import late_pandas
-from curate.run import interrupt
 from llmcurate.base.errors import LlmcurateError, disk_error
 from llmcurate.base.index import index_of
-from llmcurate.base.terminal.output import echo, tell
-from llmcurate.base.terminal.progress import say
+from llmcurate.base.start import late_pandas
+from llmcurate.base.terminal import echo, end_on_sigterm, say, tell
 from llmcurate.version import __version__
 
 join(index_of("curate")["command"].values())
@@ -43,8 +40,8 @@ def _root(
 
 def main() -> None:
     """The command: one line for an error, its exit code, a traceback only with --debug."""
-    interrupt.end_on_sigterm()
-    late_pandas.install()
+    end_on_sigterm()
+    late_pandas()
     gc.set_threshold(20_000, 20, 20)  # modules and kernels are many objects, and none is garbage
     arguments = sys.argv[1:]
     debug = "--debug" in arguments
@@ -56,7 +53,6 @@ def invoke(arguments: list[str], debug: bool = False) -> int:
     """Runs the command line and returns its exit code."""
     from curate.engines import idle_workers
 
-    start_worker(arguments)
     command = typer.main.get_command(app)
     try:
         result = command.main(arguments, prog_name="llmcurate", standalone_mode=False)

@@ -10,7 +10,7 @@ import typer
 from curate.cli import completion
 from curate.cli.options import DEFAULT, app
 from curate.cli.settings import SettingsCommand
-from llmcurate.base.terminal.output import echo
+from llmcurate.base.terminal import echo
 
 READ = "read"  # the section of a recipe that is no step
 
@@ -32,7 +32,7 @@ def recipes(
     llmcurate recipes fineweb > mine.yaml
     """
     from curate.steps.shipped import shipped, text_of
-    from llmcurate.base.terminal.tables import table
+    from llmcurate.base.terminal import table
 
     if name is not None:
         echo(text_of(name), end="")
@@ -58,12 +58,11 @@ def steps(
     llmcurate steps
     llmcurate steps dedup_minhash
     """
-    from curate.steps.registry import REGISTRY, step_names
-    from curate.steps.schema import definition_of
-    from llmcurate.base.terminal.tables import table
+    from curate.steps.registry import REGISTRY, definition_of, step_names
+    from llmcurate.base.terminal import table
 
     if name is not None:
-        echo(_step_text(name, definition_of(name)))
+        echo(_step_text(name))
         return
     names = [*REGISTRY, *(n for n in step_names() if n not in REGISTRY)]
     rows = [(n, definition_of(n)["description"]) for n in names]
@@ -71,12 +70,13 @@ def steps(
     echo("\nllmcurate steps NAME prints the settings of one, with an example")
 
 
-def _step_text(name: str, definition: dict[str, Any]) -> str:
+def _step_text(name: str) -> str:
     """A step with its settings, each in a paragraph, and two examples."""
     from textwrap import fill
 
-    from curate.steps.schema import shipped_schema
+    from curate.steps.registry import definition_of, shipped_schema
 
+    definition = definition_of(name)
     lines = [f"{name}: {definition['description']}"]
     if paper := definition.get("paper"):
         lines.append(f"published: {paper}")
@@ -96,7 +96,7 @@ def _step_text(name: str, definition: dict[str, Any]) -> str:
 
 def _facts(field: dict[str, Any], schema: dict[str, Any]) -> str:
     """Type, limits and default of a setting."""
-    from curate.steps.schema import type_text
+    from curate.steps.registry import type_text
 
     kind = type_text(field, schema)
     if "default" not in field:
@@ -170,6 +170,6 @@ def schema() -> None:
     Example:
     llmcurate schema > recipe.schema.json
     """
-    from curate.steps.schema import recipe_schema, text_of
+    from curate.steps.registry import recipe_schema, schema_text
 
-    echo(text_of(recipe_schema()), end="")
+    echo(schema_text(recipe_schema()), end="")

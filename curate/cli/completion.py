@@ -49,7 +49,7 @@ def methods(incomplete: str) -> list[str]:
 
 def settings(ctx: typer.Context, incomplete: str) -> list[str]:
     """`step.setting=` of the steps of the recipe that was typed, else of all steps."""
-    from curate.steps.schema import settings_of
+    from curate.steps.registry import settings_of
 
     # The words before an option that has no value yet are in `args` alone.
     sections = _sections([*ctx.params.values(), *ctx.args])

@@ -11,27 +11,21 @@ from curate.cli import completion
 from curate.cli.options import (
     DEFAULT,
     ENGINES,
-    MEASURES,
     CommandOptions,
     Inputs,
     Json,
     Sets,
     app,
-    corpus_of,
     group,
     newest,
     output,
-    read_changes,
-    reading,
-    workspace,
 )
-from curate.cli.settings import READS_ALL, Steps, command
+from curate.cli.settings import Steps, command
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal.output import answer, echo, echo_json
+from llmcurate.base.terminal import answer, echo, echo_json
 
 if TYPE_CHECKING:
     from curate.cli.options import CommandOptions
-    from curate.inspect.results import Findings
 
 dedup_app = group("dedup", "Keep one of each set of copies (dedup IN...).", default=True)
 
@@ -129,138 +123,19 @@ def clusters(
     import shutil
     import sys
 
-    from curate.cli.command_settings import Clusters
+    from curate.api.command_settings import Clusters
     from curate.inspect.report import clusters as browsing
-    from llmcurate.base.terminal.tables import coloured
+    from llmcurate.base.terminal import coloured
 
     out = newest("dedup", out, "OUT")
-    chosen = Clusters.of(settings)
+    chosen = Clusters.of(**settings)
     largest = browsing.browse(out, chosen.show, chosen.method, chosen.min_size, chosen.members)
     if as_json:
-        echo_json(largest.dump())
+        echo_json(largest)
         return
     columns = chosen.width or shutil.get_terminal_size((100, 24)).columns
     colours = coloured(sys.stdout)
     echo(browsing.text(largest, columns, colours), colours)
-
-
-@command(dedup_app, "DedupCompare", "compare", shared=MEASURES)
-def compare(
-    inputs: Inputs = None, sets: Sets = None, *, options: CommandOptions, **settings: Any
-) -> None:
-    """Compare what several methods leave of the same text.
-
-    Shows documents, bytes and tokens that stay, overlap, time and memory. Every method is a run of
-    its own in OUT/METHOD.
-
-    \b
-    Example:
-    llmcurate dedup compare corpus/ -o out --methods exact,lines,exact+minhash
-    """
-
-    from curate.cli.command_settings import DedupCompare
-    from curate.inspect.compare.compare import compare as compared
-
-    chosen = DedupCompare.of(settings)
-    inputs, folder = corpus_of(inputs), _folder(options.out, "compare")
-    comparison = compared(
-        inputs,
-        chosen.methods.split(","),
-        (*(sets or ()), *read_changes(options.read)),
-        folder,
-        chosen.tokenizer,
-        options.workers,
-        options.quiet,
-    )
-    _print(comparison, folder, "compare", options)
-    raise typer.Exit(1 if comparison.failed else 0)
-
-
-@command(dedup_app, "DedupEvaluate", "evaluate", shared=MEASURES, reads=READS_ALL)
-def evaluate(
-    inputs: Inputs = None, sets: Sets = None, *, options: CommandOptions, **settings: Any
-) -> None:
-    """Measure which planted copies the methods find.
-
-    Plants copies, near copies at six similarities, paragraphs and runs of text in a corpus. Shows
-    how many of each kind a method finds, and what else it removes.
-
-    \b
-    Example:
-    llmcurate dedup evaluate corpus/ -o out --methods minhash --set dedup_minhash.verify=0.7
-    """
-
-    from curate.cli.command_settings import DedupEvaluate
-    from curate.inspect.evaluate.dedups import evaluate as evaluated
-
-    chosen = DedupEvaluate.of(settings)
-    inputs, folder = corpus_of(inputs), _folder(options.out, "evaluate")
-    evaluation = evaluated(
-        inputs,
-        chosen.methods.split(","),
-        (*(sets or ()), *read_changes(options.read)),
-        folder,
-        chosen.plant,
-        chosen.seed,
-        chosen.documents,
-        options.workers,
-        options.quiet,
-    )
-    _print(evaluation, folder, "evaluate", options)
-
-
-@command(dedup_app, "DedupAudit", "audit", shared=MEASURES, reads=READS_ALL)
-def audit(inputs: Inputs = None, *, options: CommandOptions, **settings: Any) -> None:
-    """Measure duplicates in training and validation text.
-
-    Shows the tables of Lee et al. 2022, near-duplicates and exact passages, and the longest match;
-    removes nothing. Without --val or --shards all of the input is training text.
-
-    \b
-    Examples:
-    llmcurate dedup audit corpus/ --val heldout.jsonl -o audit
-    llmcurate dedup audit corpus/ --shards shards -o audit
-    """
-    import json
-
-    from curate.cli.command_settings import DedupAudit
-    from curate.inspect.evaluate import duplicates
-    from llmcurate.base.disk.files import make_folder, write_text
-
-    chosen = DedupAudit.of(settings)
-    inputs, folder = corpus_of(inputs), _folder(options.out, "audit")
-    make_folder(folder)
-    measured = duplicates.audit(
-        inputs,
-        list(chosen.val),
-        chosen.shards,
-        folder,
-        chosen.similarity,
-        chosen.tokenizer,
-        options.workers,
-        options.quiet or options.as_json,
-        reading(options.read),
-    )
-    data = measured.dump()
-    write_text(folder / "audit.json", json.dumps(data, indent=1, ensure_ascii=False) + "\n")
-    paths = {"audit": str(folder / "audit.json")}
-    answer({**data, "paths": paths}, duplicates.text(measured), options.as_json)
-
-
-def _folder(out: Path | None, title: str) -> Path:
-    """OUT; in a workspace by default the next run."""
-    return out if out is not None else workspace("-o OUT").out_for(title, "")
-
-
-def _print(findings: Findings, folder: Path, name: str, options: CommandOptions) -> None:
-    """Prints findings, and where their files are. name: of the JSON file among `paths`."""
-    page = folder / f"{findings.NAME}.html"
-    if not options.quiet or not options.as_json:
-        echo(findings.text())
-        echo(f"page: {page}")
-    if options.as_json:
-        paths = {name: str(page.with_suffix(".json")), "page": str(page)}
-        echo_json({**findings.dump(), "paths": paths})
 
 
 @dedup_app.command("import")
@@ -298,15 +173,13 @@ def hashes(as_json: Json = False, **settings: Any) -> None:
     Shows their speed, and the odds of a collision.
     """
 
-    from dataclasses import asdict
-
-    from curate.cli.command_settings import Hashes
+    from curate.api.command_settings import Hashes
     from curate.dedup.hashes import hash_speeds, hash_table
 
-    chosen = Hashes.of(settings)
+    chosen = Hashes.of(**settings)
     documents, size = chosen.documents, chosen.bytes
     rows = hash_speeds(documents, size)
-    summary = {"documents": documents, "bytes": size, "hashes": [asdict(row) for row in rows]}
+    summary = {"documents": documents, "bytes": size, "hashes": rows}
     answer(summary, hash_table(rows, size), as_json)
 
 
@@ -331,5 +204,5 @@ def decontaminate(
     outcome = run_steps("decontaminate", steps, inputs, options, sets)
     if not options.as_json:
         for stage in outcome.stages:
-            for note in (stage.get("decided") or {}).get("notes", ()):
+            for note in (stage.decided or {}).get("notes", ()):
                 echo(note)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any, Optional
 
 import typer
 
-from curate.cli.options import Json, Quiet, ReadOptions, TrustCode, app, newest, output, reading
+from curate.cli.options import Json, Quiet, ReadOptions, TrustCode, app, newest, reading
 from curate.cli.settings import READS_TEXTS, command
 from curate.products.needs import needs_training
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal.output import answer
+from llmcurate.base.terminal import answer
 
 
 @command(app, "Evaluate", reads=READS_TEXTS)
@@ -50,15 +49,15 @@ def evaluate(
     """
     import tempfile
 
-    from curate.cli.model_settings import Evaluate
+    from curate.api.model_settings import Evaluate
     from curate.formats.folders import needs
     from curate.products.eval_texts import as_shards, named_paths
-    from llmcurate.base.terminal.progress import say
+    from llmcurate.base.terminal import say
 
     no_model = "=" in model and not Path(model).exists()
     folder = newest("model", None if no_model else Path(model), "MODEL")
     needs(folder, "model", "transformers")
-    chosen = Evaluate.of(settings)
+    chosen = Evaluate.of(**settings)
     paths = named_paths([model] * no_model + (named or []))
     if not paths:
         raise UsageError("name the texts: NAME=PATH")
@@ -94,7 +93,7 @@ def evaluate(
 def evaluation_text(figures: dict[str, Any]) -> str:
     """The scores of a model in tables: of texts, and of questions."""
     from llmcurate.base.pages.html import plain
-    from llmcurate.base.terminal.tables import table
+    from llmcurate.base.terminal import table
 
     texts, questions = [], []
     for name, score in figures["texts"].items():
@@ -133,49 +132,3 @@ def _cells(score: dict[str, Any]) -> list[str]:
 
 def _bounds(interval: list[float] | None) -> str:
     return "" if interval is None else " to ".join(f"{bound:.3f}" for bound in interval)
-
-
-@command(app, "Predict")
-def predict(
-    model: Annotated[
-        Path,
-        typer.Argument(help="Folder of a fine-tuned model, or of one as transformers saves it."),
-    ],
-    texts: Annotated[Path, typer.Argument(metavar="FILE", help="Texts of its task in JSON lines.")],
-    out: Annotated[Path, output("File in JSON lines to write.", "FILE")],
-    as_json: Json = False,
-    quiet: Quiet = False,
-    **settings: Any,
-) -> None:
-    """Label texts with a fine-tuned model.
-
-    Writes each line with a `prediction`: the label and its probability, those of each word, or the
-    answer. Where lines have labels, says how well predictions agree with them.
-
-    \b
-    Example:
-    llmcurate predict topics texts.jsonl -o labelled.jsonl
-    """
-    from curate.cli.model_settings import Predict
-    from llmcurate.base.disk.files import write_text
-
-    chosen = Predict.of(settings)
-    with needs_training():
-        from train.evaluate.predict import predict as predicted
-
-        done = predicted(
-            model,
-            texts,
-            context=chosen.context,
-            batch_rows=chosen.batch,
-            precision=chosen.precision,
-            device=chosen.device,
-        )
-    lines = (json.dumps(line, ensure_ascii=False) + "\n" for line in done.lines)
-    write_text(out, "".join(lines))
-    shown = ", ".join(
-        f"{name.replace('_', ' ')} {value:{',' if isinstance(value, int) else '.3f'}}"
-        for name, value in done.figures.items()
-        if name != "context"
-    )
-    answer({"out": str(out), **done.figures}, f"{out}: {shown}", as_json, quiet)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -14,18 +14,18 @@ from curate.run import workspace
 from curate.steps.contracts import Forecasts, to_fetch
 from llmcurate.base.disk.units import counted, format_bytes
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal.output import echo, echo_json
-from llmcurate.base.terminal.progress import say
+from llmcurate.base.terminal import echo, echo_json, say
 
 if TYPE_CHECKING:
-    from curate.run.outcome import Outcome
+    from curate.cli.settings import Steps
     from curate.run.plan import RunPlan
+    from curate.run.records import Outcome
     from curate.steps.recipe import Recipe
 
 
 def run_steps(
     title: str,
-    steps: list[tuple[str, dict[str, Any]]],
+    steps: Steps,
     inputs: list[str] | None,
     options: CommandOptions,
     sets: Sequence[str] | None = None,
@@ -67,9 +67,9 @@ def execute(recipe: Recipe, inputs: list[str], options: CommandOptions, title: s
         # comes up again.
         plan = _plan(recipe, inputs, space, as_if, True)
         say(f"a run would end with: {error}", options.quiet)
-    from curate.api.outcome import run_plan, working_folder
     from curate.run import standard_output
-    from curate.run.outcome import Outcome
+    from curate.run.driver import run_plan, working_folder
+    from curate.run.records import Outcome
 
     if options.out is not None:
         out = options.out
@@ -127,7 +127,7 @@ def _show_plan(
             echo(describe(plan, out))
         echo("\n".join([text(result), *lines]))
     if options.as_json:
-        echo_json({**planned, "forecast": result.dump()})
+        echo_json({**planned, "forecast": result})
 
 
 def _plan(
@@ -171,9 +171,12 @@ def _with_extraction(recipe: Recipe, inputs: list[str]) -> Recipe:
     from curate.steps.recipe import build, make_step
 
     read = recipe.read
-    how: dict[str, Any] = {"columns": read.named, "choice": read.choice}
-    files = find_files(inputs, skip_unreadable=read.skip_unreadable, **how).files if inputs else []
-    if not any(f.holds_pages for f in files):
+    if not inputs:
+        return recipe
+    found = find_files(
+        inputs, skip_unreadable=read.skip_unreadable, columns=read.named, choice=read.choice
+    )
+    if not any(f.holds_pages for f in found.files):
         return recipe
     say("the input holds web pages: extracting their main text first")
     steps = [*recipe.steps[:before], make_step("extract", {}), *recipe.steps[before:]]
@@ -197,23 +200,20 @@ def with_export(recipe: Recipe, ending: str | None) -> Recipe:
 
 def print_outcome(outcome: Outcome, options: CommandOptions) -> None:
     """Prints the outcome: the funnel and where things are, or one line of JSON."""
-    from curate.run import funnel
-    from curate.run.records import record
+    from curate.run.records import funnel, json_of, record
 
     if not options.quiet or not options.as_json:
         done = f"all is done in {outcome.out}: same input, same settings"
-        lines = funnel.text(record(outcome)).split("\n")
+        lines = funnel(record(outcome)).split("\n")
         if outcome.nothing_new:
-            lines.insert("nothing_kept" in outcome.totals(), done)
+            lines.insert(outcome.totals().nothing_kept is not None, done)
         echo("\n".join(lines))
         if (put := outcome.published) is not None:
-            size = format_bytes(put["bytes"])
-            echo(
-                f"{put['url']}: {put['put']} of {counted(put['files'], 'file')} put there ({size})"
-            )
+            size = format_bytes(put.bytes)
+            echo(f"{put.url}: {put.put} of {counted(put.files, 'file')} put there ({size})")
         echo(f"report: {outcome.paths()['report']}")
     if options.as_json:
-        summary = {**outcome.totals(), "paths": outcome.paths()}
+        summary = {**json_of(outcome.totals()), "paths": outcome.paths()}
         if outcome.published is not None:
-            summary["published"] = outcome.published
+            summary["published"] = vars(outcome.published)
         echo_json(summary)

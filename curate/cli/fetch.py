@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Optional
 
 import typer
 
 from curate.cli.options import Json, Quiet, app, output
 from curate.cli.settings import command
 from llmcurate.base.errors import RunFailed, UsageError
-from llmcurate.base.terminal.output import answer, echo_json
+from llmcurate.base.terminal import echo_json
 
 if TYPE_CHECKING:
-    from curate.cli.command_settings import Fetch
+    from curate.api.command_settings import Fetch
     from curate.fetch.download import Outcome
     from curate.fetch.transfer import Wanted
 
@@ -48,10 +48,10 @@ def fetch(
     llmcurate fetch --index example.org --crawl CC-MAIN-2024-22 -o example
     """
 
-    from curate.cli.command_settings import Fetch
+    from curate.api.command_settings import Fetch
     from curate.fetch.ranged import is_rows
 
-    chosen, names = Fetch.of(settings), sources or []
+    chosen, names = Fetch.of(**settings), sources or []
     rows = [name for name in names if is_rows(name)]
     if not names and not chosen.index:
         raise UsageError("give URLs or lists of them, rows of a URL index, or --index DOMAIN")
@@ -59,11 +59,11 @@ def fetch(
     if by_range and len(rows) < len(names):
         raise UsageError("captures (--index, rows) and files are fetched by commands of their own")
     work = _Work(chosen, out, quiet, silent=quiet or as_json)
-    summary, failure = _captures(rows, work) if by_range else _files(names, work)
+    came = _captures(rows, work) if by_range else _files(names, work)
     if as_json:
-        echo_json(summary)
-    if failure:
-        raise RunFailed(failure)
+        echo_json(came)
+    if came.failure:
+        raise RunFailed(came.failure)
 
 
 @dataclass
@@ -89,7 +89,7 @@ class _Work:
         """Files, with a line of progress."""
         from curate.fetch.download import download
         from llmcurate.base.disk.units import format_bytes
-        from llmcurate.base.terminal.progress import Progress, say
+        from llmcurate.base.terminal import Progress, say
 
         with Progress(label, len(files), self.quiet) as progress:
 
@@ -107,24 +107,51 @@ class _Work:
                 say=say,
             )
 
-    def summary(self, fetched: int, at_hand: int, size: int, label: str) -> dict[str, Any]:
-        """What came, said to the user and as figures."""
+    def fetched(self, fetched: int, there: int, size: int, label: str) -> Fetched:
+        """The outcome, which is said to the user."""
         from llmcurate.base.disk.units import counted, format_bytes
-        from llmcurate.base.terminal.progress import say
+        from llmcurate.base.terminal import say
 
         seconds = time.monotonic() - self.began
-        present = f", {at_hand} were there" if at_hand else ""
+        present = f", {there} were there" if there else ""
         count = f"{counted(fetched, label)}, {format_bytes(size)} in {seconds:.0f} s{present}"
         say(f"fetched {count}: {self.out}", self.silent)
-        return {"fetched": fetched, "there": at_hand, "bytes": size, "seconds": round(seconds, 3)}
+        return Fetched(fetched, there, size, round(seconds, 3))
 
 
-def _named(reasons: dict[str, str]) -> list[dict[str, str]]:
-    return [{"url": url, "reason": reason} for url, reason in reasons.items()]
+class Lacking(NamedTuple):
+    """A file, or a capture, that did not come."""
+
+    url: str
+    reason: str
 
 
-def _files(names: list[str], work: _Work) -> tuple[dict[str, Any], str | None]:
-    """(the outcome as JSON values, what failed) of files and lists of them."""
+@dataclass
+class Fetched:
+    """The outcome of a fetch. captures, missing: of captures alone; failure: the last line."""
+
+    JSON = (
+        "captures?", "files", "fetched", "there", "bytes", "seconds", "missing?captures", "failed",
+        "paths",
+    )  # fmt: skip
+    fetched: int
+    there: int
+    bytes: int
+    seconds: float
+    files: int = 0
+    captures: int | None = None
+    missing: list[Lacking] = field(default_factory=list)
+    failed: list[Lacking] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
+    failure: str | None = None
+
+
+def _lacking(reasons: dict[str, str]) -> list[Lacking]:
+    return [Lacking(*item) for item in reasons.items()]
+
+
+def _files(names: list[str], work: _Work) -> Fetched:
+    """The outcome of files and lists of them."""
     from curate.fetch.download import fetch_one, forbid_offline
     from curate.fetch.file_lists import wanted_files
     from curate.fetch.transfer import Wanted
@@ -143,26 +170,23 @@ def _files(names: list[str], work: _Work) -> tuple[dict[str, Any], str | None]:
     files = wanted_files(names, work.out, chosen.base, chosen.keep_paths, chosen.limit, fetch_list)
     make_folder(work.out)
     outcome = work.download(files)
-    summary = {
-        "files": len(files),
-        **work.summary(len(outcome.fetched), len(outcome.there), outcome.bytes, "file"),
-        "failed": _named(outcome.failed),
-        "paths": [str(f.target) for f in files if f.url not in outcome.failed],
-    }
-    if not outcome.failed:
-        return summary, None
-    return summary, (
-        f"{len(outcome.failed)} of {counted(len(files), 'file')} did not come; the same"
-        " command tries them again and goes on where they stopped"
-    )
+    came = work.fetched(len(outcome.fetched), len(outcome.there), outcome.bytes, "file")
+    came.files, came.failed = len(files), _lacking(outcome.failed)
+    came.paths = [str(f.target) for f in files if f.url not in outcome.failed]
+    if came.failed:
+        came.failure = (
+            f"{len(came.failed)} of {counted(len(files), 'file')} did not come; the same"
+            " command tries them again and goes on where they stopped"
+        )
+    return came
 
 
-def _captures(rows: list[str], work: _Work) -> tuple[dict[str, Any], str | None]:
+def _captures(rows: list[str], work: _Work) -> Fetched:
     """The same of captures, from rows and from a URL index."""
     from curate.fetch.ranged import Query, captures_of, fetch_captures, local_captures
     from llmcurate.base.disk.files import make_folder
     from llmcurate.base.disk.units import counted
-    from llmcurate.base.terminal.progress import say
+    from llmcurate.base.terminal import say
 
     chosen = work.chosen
     captures = [capture for name in rows for capture in local_captures(name)]
@@ -179,53 +203,16 @@ def _captures(rows: list[str], work: _Work) -> tuple[dict[str, Any], str | None]
         raise RunFailed("there is nothing to fetch: the index lists no capture")
     name = chosen.index[0] if chosen.index else Path(rows[0]).name.partition(".")[0]
     result = fetch_captures(captures, work.out, name, chosen.base, work.download, say)
-    summary = {
-        "captures": result.captures,
-        "files": len(result.files),
-        **work.summary(len(result.files) - result.there, result.there, result.bytes, "file"),
-        "missing": _named(result.missing),
-        "failed": _named(result.failed),
-        "paths": [str(path) for path in result.files],
-    }
-    if result.failed:
-        count = counted(len(result.failed), "capture")
-        return summary, f"{count} did not come; the same command goes on where it stopped"
-    if result.missing:
-        count = counted(len(result.missing), "capture")
-        return summary, (
-            f"{count} cannot be had and are left out; they are listed in {work.out}/*.missing.cdxj"
+    came = work.fetched(len(result.files) - result.there, result.there, result.bytes, "file")
+    came.captures, came.files = result.captures, len(result.files)
+    came.missing, came.failed = _lacking(result.missing), _lacking(result.failed)
+    came.paths = [str(path) for path in result.files]
+    if came.failed:
+        count = counted(len(came.failed), "capture")
+        came.failure = f"{count} did not come; the same command goes on where it stopped"
+    elif came.missing:
+        came.failure = (
+            f"{counted(len(came.missing), 'capture')} cannot be had and are left out; they are"
+            f" listed in {work.out}/*.missing.cdxj"
         )
-    return summary, None
-
-
-@command(app, "Push")
-def push(
-    out: Annotated[
-        Path, typer.Argument(metavar="OUT", help="Folder of a run, a refresh or an exported model.")
-    ],
-    repository: Annotated[
-        str, typer.Argument(metavar="ORG/NAME", help="Repository, made where it is not there.")
-    ],
-    as_json: Json = False,
-    quiet: Quiet = False,
-    **settings: Any,
-) -> None:
-    """Push a folder to the Hugging Face hub.
-
-    It gets a card. A corpus becomes a data set of two configs, `corpus` and `rejected`; a tokenizer
-    or a model a model repository. The next push sends what changed since, in one commit. The token
-    is that of `hf auth login`, or HF_TOKEN.
-
-    \b
-    Examples:
-    llmcurate push out me/clean-crawl
-    llmcurate push out me/my-tokenizer --kind tokenizer --public --license apache-2.0
-    """
-    from curate.cli.command_settings import Push
-    from curate.hub.push import push as push_folder
-    from llmcurate.base.disk.units import counted
-
-    chosen = Push.of(settings)
-    done = push_folder(out, repository, chosen.kind, chosen.public, chosen.license, quiet)
-    text = f"{done.url}: {counted(done.files, 'file')}, as commit {done.commit}"
-    answer(asdict(done), text, as_json)
+    return came

@@ -18,7 +18,6 @@ from curate.cli.options import (
     Sets,
     Workers,
     app,
-    command_options,
     corpus_of,
     newest,
     output,
@@ -27,7 +26,7 @@ from curate.cli.options import (
 )
 from curate.cli.settings import command
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal.output import answer, echo, echo_json
+from llmcurate.base.terminal import answer, echo, echo_json
 
 
 def _a_run(folder: Path | None) -> Path | None:
@@ -72,7 +71,6 @@ def explain(
     llmcurate explain 5f0c2b9a --in out
     """
     from curate.inspect import explain as explaining
-    from curate.inspect.results import values
     from curate.run.homes import runs_that_read
 
     if out is not None:
@@ -84,7 +82,7 @@ def explain(
         raise UsageError(f"{outs[0] if outs else 'this workspace'} holds no finished run")
     account = explaining.explain(outs, id)
     if as_json:
-        echo_json(values(account), default=str)
+        echo_json(account, default=str)
     else:
         echo(account)
 
@@ -139,7 +137,7 @@ def whatif(
     """
     run = newest("corpus", run, "RUN")
     if apply:
-        _apply(run, tuple(sets or ()), command_options(out, workers, as_json=as_json, quiet=quiet))
+        _apply(run, tuple(sets or ()), CommandOptions(out, workers, as_json=as_json, quiet=quiet))
     else:
         _answer(run, tuple(sets or ()), out, as_json)
 
@@ -150,14 +148,14 @@ def _answer(run: Path, sets: tuple[str, ...], page: Path | None, as_json: bool) 
     from curate.inspect.whatif.rendering import page as page_of
     from curate.inspect.whatif.rendering import text
     from llmcurate.base.disk.files import write_text
-    from llmcurate.base.terminal.progress import say
+    from llmcurate.base.terminal import say
 
     _check_page(page, "-o")
     figures = answer(run, sets)
     if page is not None:
         write_text(page, page_of(figures))
     if as_json:
-        echo_json(figures.dump())
+        echo_json(figures)
         return
     echo(text(figures))
     if page is not None:
@@ -168,7 +166,7 @@ def _apply(run: Path, sets: tuple[str, ...], options: CommandOptions) -> None:
     """Makes the run with other settings and prints its outcome."""
     from curate.cli.execution import print_outcome
     from curate.inspect.whatif.apply import apply
-    from curate.run.outcome import Options
+    from curate.run.records import Options
 
     if options.out is not None and options.out.suffix.lower() in (".html", ".htm"):
         raise UsageError(
@@ -199,11 +197,11 @@ def browse(
     llmcurate browse out --static sample.html
     llmcurate browse out --static out
     """
-    from curate.cli.command_settings import Browse
+    from curate.api.command_settings import Browse
     from curate.inspect.browse.library import library
     from llmcurate.base.disk.files import make_folder, write_text
 
-    chosen = Browse.of(settings)
+    chosen = Browse.of(**settings)
     run = newest("corpus", run, "RUN")
     static = chosen.static
     single = static is not None and static.suffix.lower() in (".html", ".htm")
@@ -233,43 +231,13 @@ def browse(
                 echo("stopped")
 
 
-def _finished(run: Path | None) -> Path:
+def finished(run: Path | None) -> Path:
     """The run; in a workspace by default the newest one, which a line names."""
-    from llmcurate.base.terminal.progress import say
+    from llmcurate.base.terminal import say
 
     folder = newest("finished run", run, "RUN")
     say(f"the newest run: {folder}", quiet=run is not None)
     return folder
-
-
-@command(app, "Verify")
-def verify(
-    run: Run = None,
-    out: Annotated[Optional[Path], output("Folder for verify.html and verify.json.")] = None,
-    as_json: Json = False,
-    **settings: Any,
-) -> None:
-    """Recompute a sample of a run with other libraries.
-
-    Reads records with warcio, pages with resiliparse, labels with fasttext, signatures with
-    datasketch, Bloom filters with pybloom-live, cuts with pydivsufsort, tokens with tokenizers or
-    sentencepiece, perplexities with kenlm. A difference that no documented cause explains is exit
-    code 1; a library that is not installed is named.
-
-    \b
-    Example:
-    llmcurate verify out
-    """
-    from curate.cli.command_settings import Verify
-    from curate.inspect.results import check_folder
-    from curate.inspect.verify import verify as verifying
-
-    chosen = Verify.of(settings)
-    check_folder(out)
-    run = _finished(run)
-    verification = verifying.verify(run, chosen.documents, chosen.seed)
-    verification.show(out, as_json)
-    raise typer.Exit(0 if verification.passed else 1)
 
 
 @app.command()
@@ -292,10 +260,10 @@ def check(
     llmcurate check out --repair
     """
     from curate.inspect import check as checking
-    from curate.run.outcome import Options
+    from curate.run.records import Options
 
-    run = _finished(run)
+    run = finished(run)
     work = checking.repair if repair else checking.check
     result = work(run, Options(workers, quiet))
-    answer(result.dump(), result.text(), as_json)
+    answer(result, result.text(), as_json)
     raise typer.Exit(0 if result.passed else 1)

@@ -8,19 +8,15 @@ import typer
 
 from curate.cli.options import (
     DEFAULT,
-    EXPERIMENT,
     RECIPE,
     CommandOptions,
-    NewFolder,
     ReadOptions,
     Sets,
-    TrustCode,
     corpus_of,
     group,
     read_changes,
 )
 from curate.cli.settings import READS_TEXTS, command
-from llmcurate.base.errors import UsageError
 
 Pairs = Optional[list[str]]
 
@@ -111,78 +107,3 @@ def mix(
         from curate.mix.make import preview
 
         preview(recipe.products[0], options.as_json)
-
-
-@command(mix_app, "MixSearch", "search", shared=EXPERIMENT, reads=READS_TEXTS)
-def search(
-    inputs: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="SOURCE...",
-            help="Sources, as PATH or NAME=PATH: token shards of one tokenizer, or documents or"
-            " runs, which one tokenizer encodes.",
-        ),
-    ],
-    out: NewFolder,
-    texts: Annotated[
-        Optional[list[str]],
-        typer.Option(
-            "--eval",
-            metavar="NAME=PATH",
-            help="Text that the mixture is to be good for: documents that llmcurate reads."
-            " [repeatable]",
-        ),
-    ] = None,
-    text_weights: Annotated[
-        Optional[list[str]],
-        typer.Option(
-            "--eval-weights",
-            metavar="NAME=WEIGHT,...",
-            help="Weights of the texts' bits a byte. Without any, by their bytes.",
-        ),
-    ] = None,
-    sets: Sets = None,
-    trust_code: TrustCode = False,
-    *,
-    options: CommandOptions,
-    **settings: Any,
-) -> None:
-    """Search the mixture of sources that a text asks for.
-
-    Small models are trained on mixtures drawn about the natural one; a regression from shares to
-    bits a byte (RegMix, Liu et al. 2024) predicts the best mixture within the epochs that sources
-    may have. Stopped, the same command goes on; runs stay when sources or --runs are added.
-
-    \b
-    Example:
-    llmcurate mix search web=web.jsonl wiki=wiki.jsonl --eval news=news.jsonl --tokens 500000 \\
-      --total 1e9 -o search
-    """
-    from curate.cli.model_settings import MixSearch
-    from curate.engines.choose import check_engine
-    from curate.mix.product import pairs
-    from curate.mix.sources import named
-    from curate.products.eval_texts import named_paths
-    from curate.products.needs import needs_training
-
-    chosen = MixSearch.of(settings)
-    check_engine(options.engine, options.address)
-    if options.engine == "slurm":
-        raise UsageError("--engine slurm: small models are trained by local or ray")
-    sources = {name: paths[0] for name, paths in named(inputs).items()}
-    weights = pairs("--eval-weights", text_weights or [])
-    with needs_training():
-        from curate.experiment.mixtures import search_mixture
-        from curate.experiment.runs import Place
-
-        place = Place(options.engine, options.address, options.workers, options.quiet)
-        found = search_mixture(
-            sources,
-            named_paths(texts or []),
-            weights,
-            out,
-            chosen,
-            [*(sets or ()), *read_changes(options.read)],
-            place,
-        )
-        found.show(out, options.as_json)

@@ -10,7 +10,7 @@ import typer
 
 from curate.cli.options import group, output
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal.output import echo
+from llmcurate.base.terminal import echo
 
 new_app = group("new", "Write the beginnings of a package: new step NAME.")
 

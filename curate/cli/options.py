@@ -1,4 +1,4 @@
-"""The app, the options that its commands share, and groups of commands."""
+"""The app, its commands and their help, the options that they share, and groups of commands."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from curate.cli import completion
-from curate.cli.help import Command
+from curate.steps.registry import limits_text
 from llmcurate.base.errors import UsageError
 from llmcurate.base.index import Declared, declared
 
 if TYPE_CHECKING:
     from curate.formats.read_settings import ReadSettings
-    from curate.run.outcome import Options
+    from curate.run.records import Options
     from curate.run.workspace import Workspace
 
 DEFAULT = "default"
@@ -51,14 +51,26 @@ class Root(TyperGroup):
     """All commands, in an order to read them in."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Names in the order of ORDER, others behind them."""
+        """Return names in the order of ORDER, then the others."""
         rank = {name: i for i, name in enumerate(ORDER)}
         return sorted(self.commands, key=lambda name: rank.get(name, len(rank)))
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write two lists: the commands of core, and those of the lab."""
+        rows: dict[bool, list[tuple[str, str]]] = {False: [], True: []}
+        for name in self.list_commands(ctx):
+            command = self.commands[name]
+            if not command.hidden:
+                rows[_of_lab(command)].append((name, command.get_short_help_str(80)))
+        for of_lab, title in ((False, "Commands"), (True, "Lab, for measurements and research")):
+            if rows[of_lab]:
+                with formatter.section(title):
+                    formatter.write_dl(rows[of_lab])
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
         """The command of the first word; UsageError suggests one for any other word."""
         if args[0] not in self.commands and not args[0].startswith("-"):
-            join(declared("curate.cli", "command").values())
+            join(declared("curate", "command").values())
             self.commands.update(getattr(typer.main.get_command(app), "commands", {}))
         if args[0] not in self.commands and not args[0].startswith("-"):
             raise UsageError(f"No such command {args[0]!r}; {self._meant(args[0])}")
@@ -73,6 +85,90 @@ class Root(TyperGroup):
         shown |= {name: f"run {name}" for name in names()}
         near = get_close_matches(word.lower(), shown, 1)
         return f"did you mean `llmcurate {shown[near[0]]}`?" if near else "see llmcurate --help"
+
+
+def _of_lab(command: Any) -> bool:
+    """Return whether a command, or every command of a group, belongs to the lab."""
+    if inner := getattr(command, "commands", None):
+        return all(map(_of_lab, inner.values()))
+    return "lab" in command.callback.__module__.split(".")
+
+
+NOTHING: tuple[Any, ...] = (None, "", [], {}, ())
+
+
+class Command(TyperCommand):
+    """A command whose help names values as `IN...` and `TEXT`, whatever Typer is installed."""
+
+    def format_usage(self, ctx: Any, formatter: Any) -> None:
+        """The usage line; the command of a group by itself has no word of its own."""
+        pieces = self.collect_usage_pieces(ctx)
+        formatter.write_usage(ctx.command_path.rstrip(), " ".join(pieces))
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """`[OPTIONS]` and the arguments, those that may be missing in brackets."""
+        arguments = [p for p in self.get_params(ctx) if p.param_type_name == "argument"]
+        names = [_argument(p) if p.required else f"[{_argument(p)}]" for p in arguments]
+        return [self.options_metavar or "", *names]
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Two lists: arguments and options, each with its help, limits and default."""
+        shown = [p for p in self.get_params(ctx) if not getattr(p, "hidden", False)]
+        for kind, title in (("argument", "Arguments"), ("option", "Options")):
+            name = _argument if kind == "argument" else _option
+            rows = [(name(p), _text(p)) for p in shown if p.param_type_name == kind]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+
+def _argument(parameter: Any) -> str:
+    name = str(parameter.metavar or parameter.name.upper())
+    return name if parameter.nargs == 1 or name.endswith("...") else f"{name}..."
+
+
+def _option(parameter: Any) -> str:
+    flags = [", ".join(sorted(parameter.opts, key=len)), ", ".join(parameter.secondary_opts)]
+    names = " / ".join(filter(None, flags))
+    return names if parameter.is_flag else f"{names} {parameter.metavar or 'TEXT'}"
+
+
+def _text(parameter: Any) -> str:
+    """The help of a parameter, with its limits and default in brackets."""
+    of_type = getattr(parameter, "type", None)
+    sides = {"minimum": "min", "maximum": "max"}
+    facts = {k: getattr(parameter, n, getattr(of_type, n, None)) for k, n in sides.items()}
+    facts = {name: value for name, value in facts.items() if value is not None}
+    default = parameter.default if getattr(parameter, "show_default", False) else None
+    if parameter.param_type_name == "option" and parameter.is_flag and not default:
+        default = None
+    help_text = " ".join((parameter.help or "").split())
+    bracket = shown_facts(facts, default, required=parameter.required)
+    return " ".join(filter(None, [help_text, bracket]))
+
+
+def shown_facts(
+    facts: dict[str, Any],
+    default: Any,
+    before: list[str] | None = None,
+    behind: list[str] | None = None,
+    required: bool = False,
+) -> str:
+    """Limits and default of a value, in brackets; before and behind: what else is said of it."""
+    texts = [*(before or ()), *limits_text(facts), *(behind or ())]
+    if required:
+        texts.append("required")
+    elif default not in NOTHING and not callable(default):
+        texts.append(f"default: {_shown(default)}")
+    return f"[{'; '.join(texts)}]" if texts else ""
+
+
+def _shown(default: Any) -> str:
+    if isinstance(default, bool):
+        return "yes" if default else "no"
+    if isinstance(default, (list, tuple)):
+        return ",".join(map(str, default))
+    return f"{default:,}" if isinstance(default, int) else str(default)
 
 
 class Commands(typer.Typer):
@@ -242,59 +338,42 @@ class Scale:
 
 @dataclass(frozen=True)
 class CommandOptions:
-    """The options of a command on documents: where it writes, and how the work is done."""
+    """The options that commands on documents share: where they write, and how the work is done.
+    A command lists the ones that it has; `read` is the group of options for reading."""
 
-    out: Path | None
-    workers: int = 0
-    as_json: bool = False
-    dry_run: bool = False
-    quiet: bool = False
-    restart: bool = False
-    engine: str = "local"
-    address: str | None = None
-    scratch: Path | None = None
+    out: Out = None
+    workers: Workers = 0
+    engine: EngineName = "local"
+    address: Address = None
+    slurm: Slurm = None
+    scratch: Scratch = None
     read: ReadOptions = ReadOptions()
-    export: str | None = None  # the ending of JSON lines that are written beside the corpus
+    export: Export = None  # the ending of JSON lines that are written beside the corpus
+    restart: Restart = False
+    as_json: Json = False
+    dry_run: DryRun = False
+    quiet: Quiet = False
     allow_python: bool = False
-    slurm: tuple[str, ...] = ()
     scale: Scale = Scale()
+
+    @property
+    def sbatch(self) -> tuple[str, ...]:
+        """The options of sbatch that were given."""
+        return tuple(self.slurm or ())
 
     def run_options(self, workers: int | None = None) -> Options:
         """The options of the run. workers: instead of the number asked for."""
-        from curate.run.outcome import Options
+        from curate.run.records import Options
 
-        count = self.workers if workers is None else workers
         return Options(
-            count,
+            self.workers if workers is None else workers,
             self.quiet,
             self.engine,
             self.address,
             allow_python=self.allow_python,
-            slurm=self.slurm,
+            slurm=self.sbatch,
             restart=self.restart,
         )
-
-
-def command_options(
-    out: Out = None,
-    workers: Workers = 0,
-    engine: EngineName = "local",
-    address: Address = None,
-    slurm: Slurm = None,
-    scratch: Scratch = None,
-    read: ReadOptions | None = None,
-    export: Export = None,
-    restart: Restart = False,
-    as_json: Json = False,
-    dry_run: DryRun = False,
-    quiet: Quiet = False,
-) -> CommandOptions:
-    """The options that commands share, each has those that it names."""
-    where = (engine, address, scratch)
-    how = (as_json, dry_run, quiet, restart)
-    return CommandOptions(
-        out, workers, *how, *where, read or ReadOptions(), export, slurm=tuple(slurm or ())
-    )
 
 
 def read_changes(options: ReadOptions) -> list[str]:

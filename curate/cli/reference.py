@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from curate.cli.settings import settings_classes
-from curate.steps.registry import is_step
-from curate.steps.schema import FILE, class_schema, recipe_schema, text_of, type_text
+from curate.steps.registry import FILE, class_schema, is_step, recipe_schema, schema_text, type_text
 from llmcurate.base.index import FILE as INDEX
 from llmcurate.base.index import index_of, index_text
-from llmcurate.base.terminal.output import echo
+from llmcurate.base.terminal import echo
 
 PAGE = "docs/reference.md"
-WORDS = ("step", "reader", "command")  # what decorators declare things of curate
+WORDS = ("step", "reader", "command", "packing")  # what decorators declare things of curate
 INTRODUCTION = """\
 # Reference of settings
 
@@ -75,7 +74,7 @@ def main() -> None:
     for name in names:
         is_step(name)
     schema = recipe_schema(names)
-    for path, text in ((f"pipelines/{FILE}", text_of(schema)), (PAGE, reference_page(schema))):
+    for path, text in ((f"pipelines/{FILE}", schema_text(schema)), (PAGE, reference_page(schema))):
         Path(path).write_text(text, encoding="utf-8")
         echo(f"wrote {path}")
 

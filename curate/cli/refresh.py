@@ -24,10 +24,10 @@ from curate.cli.options import (
 from curate.cli.settings import READS_ALL, command
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import LlmcurateError, LockHeld, UsageError, disk_error
-from llmcurate.base.terminal.output import echo, echo_json, tell
+from llmcurate.base.terminal import echo, echo_json, tell
 
 if TYPE_CHECKING:
-    from curate.cli.command_settings import Refresh
+    from curate.api.command_settings import Refresh
     from curate.refresh.outcome import How, Refreshed
 
 NOTHING_NEW, DAMAGED = 3, 65  # exit codes; 65 is EX_DATAERR of sysexits.h
@@ -72,14 +72,14 @@ def refresh(
     Example:
     llmcurate refresh fineweb archives/ -o corpus-home --keep 7
     """
-    from curate.cli.command_settings import Refresh
-    from curate.engines.choose import check_engine
+    from curate.api.command_settings import Refresh
+    from curate.engines.base import check_engine
     from curate.refresh.outcome import How
 
-    chosen = Refresh.of(settings)
+    chosen = Refresh.of(**settings)
     changes = (*(sets or ()), *read_changes(options.read))
     request = Request(recipe, inputs or [], out, changes, options.dry_run, options.as_json, chosen)
-    check_engine(options.engine, options.address, options.slurm)
+    check_engine(options.engine, options.address, options.sbatch)
     how = How(
         options.workers,
         options.quiet,
@@ -93,7 +93,7 @@ def refresh(
         options.engine,
         options.address,
         allow_python,
-        options.slurm,
+        options.sbatch,
     )
     code = _run(request, how)
     if code:
@@ -155,7 +155,7 @@ def _refresh(request: Request, how: How) -> Refreshed | None:
     from curate.formats.fetched import expanded
     from curate.run.homes import FILE
     from curate.steps.recipe import load
-    from llmcurate.base.terminal.progress import say
+    from llmcurate.base.terminal import say
 
     home, settings = request.home, request.settings
     if settings.rollback is not None:
@@ -262,13 +262,13 @@ def forget(
     Example:
     llmcurate forget corpus-home --domain example.org --url https://a.test/page
     """
-    from curate.cli.command_settings import Forget
+    from curate.api.command_settings import Forget
     from curate.refresh import run
     from curate.refresh.outcome import How
     from curate.run.homes import FILE
-    from llmcurate.base.terminal.progress import say
+    from llmcurate.base.terminal import say
 
-    chosen = Forget.of(settings)
+    chosen = Forget.of(**settings)
     how = How(quiet=quiet)
     options = {"url": chosen.url, "domain": chosen.domain, "id": chosen.id}
     entries = _entries(options, chosen.list)

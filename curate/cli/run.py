@@ -16,7 +16,6 @@ from curate.cli.options import (
     CommandOptions,
     Inputs,
     Json,
-    Page,
     Quiet,
     Sets,
     Workers,
@@ -27,7 +26,7 @@ from curate.cli.options import (
 from curate.cli.settings import Steps, command, setting_options
 from curate.steps.registry import filters, is_step
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal.output import echo
+from llmcurate.base.terminal import echo
 
 
 @app.command()
@@ -82,7 +81,7 @@ def run(
     from curate.steps.recipe import load
     from curate.steps.shipped import names
 
-    options = replace(_with_forecast(options, settings), allow_python=allow_python)
+    options = replace(_with_forecast(options, **settings), allow_python=allow_python)
     input_alone = recipe is not None and (Path(recipe).is_dir() or format_by_name(recipe))
     if input_alone and recipe not in names():
         raise UsageError(
@@ -98,20 +97,20 @@ def run(
     execute(chosen, inputs or [], options, title=Path(path).stem)
 
 
-def _with_forecast(options: CommandOptions, settings: dict[str, Any]) -> CommandOptions:
+def _with_forecast(options: CommandOptions, **settings: Any) -> CommandOptions:
     """The options of a run with the basis of its forecast."""
     if not settings:
         return options
     from dataclasses import replace
 
-    from curate.cli.command_settings import Forecast
+    from curate.api.command_settings import Forecast
     from curate.cli.options import Scale
     from llmcurate.base.disk.units import parse_size
 
     if not options.dry_run:
         flag = next(f"--{name.replace('_', '-')}" for name in settings)
         raise UsageError(f"{flag} is a basis of the forecast: add --dry-run")
-    chosen = Forecast.of(settings)
+    chosen = Forecast.of(**settings)
     size = parse_size(chosen.as_if) if chosen.as_if is not None else None
     return replace(options, scale=Scale(chosen.sample, size, chosen.price))
 
@@ -129,41 +128,6 @@ def extract(
     from curate.cli.execution import run_steps
 
     run_steps("extract", [("extract", settings)], inputs, options, sets)
-
-
-@command(app, "ExtractEval", "extract-eval")
-def extract_eval(
-    gold: Annotated[
-        Path, typer.Argument(metavar="GOLD", help="JSON lines: the main texts of pages of IN.")
-    ],
-    inputs: Annotated[
-        list[str], typer.Argument(metavar="IN...", help="Web archives: files, folders or URLs.")
-    ],
-    out: Page = None,
-    sets: Sets = None,
-    as_json: Json = False,
-    quiet: Quiet = False,
-    **settings: Any,
-) -> None:
-    """Score extractors on pages whose main text is known.
-
-    A line of GOLD names a page by `record_id` or `url`. It gives its `text`, or snippets that
-    belong (`with`) and do not (`without`), and may state title, author, date, page_type and lang.
-
-    \b
-    Examples:
-    llmcurate extract-eval gold.jsonl crawl.warc.gz -o scores
-    llmcurate extract-eval gold.jsonl crawl/ --extractor blocks --extractor text
-    """
-    from curate.cli.command_settings import ExtractEval
-    from curate.inspect.evaluate.extractors import Evaluation
-    from curate.inspect.results import check_folder
-
-    check_folder(out)
-    evaluation = ExtractEval.of(settings)
-    silent = quiet or as_json
-    sets_given = tuple(sets or ())
-    Evaluation(gold, inputs, evaluation.extractor, sets_given, silent).show(out, as_json)
 
 
 FILTERS = filters()

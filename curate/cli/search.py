@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -11,7 +10,7 @@ import typer
 from curate.cli.options import DEFAULT, CommandOptions, Inputs, Json, group, newest
 from curate.cli.settings import command
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal.output import answer
+from llmcurate.base.terminal import answer
 
 if TYPE_CHECKING:
     from curate.dedup.suffix_array.search import Hit, Longest, Matches
@@ -53,7 +52,7 @@ def search(
     llmcurate search out "the quick brown fox"
     llmcurate search out --file essay.txt
     """
-    from curate.cli.command_settings import Search
+    from curate.api.command_settings import Search
     from curate.dedup.suffix_array import search as searching
     from curate.dedup.suffix_array.search_index import SearchIndex, find_folder
 
@@ -62,15 +61,15 @@ def search(
         index, phrase = None, str(index)
     if sum(text is not None for text in (phrase, longest, file)) != 1:
         raise UsageError("give one of PHRASE, --longest TEXT and --file FILE")
-    chosen = Search.of(settings)
+    chosen = Search.of(**settings)
     arrays = SearchIndex(find_folder(newest("search index", index, "OUT")))
     if phrase is not None:
         hits = searching.find(arrays, phrase, chosen.limit, chosen.context)
-        answer(asdict(hits), text_of(hits), as_json)
+        answer(hits, text_of(hits), as_json)
         return
     text = searching.read_text(file) if file is not None else longest or ""
     passage = searching.longest(arrays, text, chosen.limit, chosen.context)
-    answer(asdict(passage), text_of_longest(passage), as_json)
+    answer(passage, text_of_longest(passage), as_json)
 
 
 def _line(hit: Hit) -> str:

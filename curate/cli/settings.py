@@ -11,15 +11,17 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
 from curate.cli import completion
-from curate.cli.help import Command, shown_facts
-from curate.cli.options import DOCUMENTS, ReadOptions, command_options
-from curate.steps.schema import settings_of, summary_of
+from curate.cli.options import DOCUMENTS, Command, CommandOptions, ReadOptions, shown_facts
+from curate.steps.registry import settings_of, summary_of
 from llmcurate.base.errors import UsageError
+
+if TYPE_CHECKING:
+    from curate.api.command_settings import CommandSettings
 
 Steps = list[tuple[str, dict[str, Any]]]  # names, and the settings that the command itself decides
 TYPES = {"integer": int, "number": float, "boolean": bool, "string": str}
@@ -41,16 +43,15 @@ def fields_of(name: str) -> dict[str, dict[str, Any]]:
     """The settings of a step, or of a class of `settings_classes`: schema of each, by name."""
     if not name[0].isupper():
         return settings_of(name.partition("@")[0])
-    from curate.steps.schema import class_schema
+    from curate.steps.registry import class_schema
 
-    properties: dict[str, dict[str, Any]] = class_schema(settings_classes()[name])["properties"]
-    return properties
+    return dict(class_schema(settings_classes()[name])["properties"])
 
 
-def settings_classes() -> dict[str, Any]:
+def settings_classes() -> dict[str, type[CommandSettings]]:
     """The classes of settings of commands that run no step, by name."""
-    from curate.cli import model_settings, tokenizer_settings  # noqa: F401 (their classes join)
-    from curate.cli.command_settings import CommandSettings
+    from curate.api import model_settings, tokenizer_settings  # noqa: F401 (their classes join)
+    from curate.api.command_settings import CommandSettings
 
     return {kind.__name__: kind for kind in CommandSettings.__subclasses__()}
 
@@ -113,8 +114,8 @@ def _parameter(
 
 def _facts(field: dict[str, Any], kind: Any) -> str:
     """Choices, limits and default of a setting, in brackets."""
-    facts: dict[str, Any] = {}
-    for part in (field, *field.get("anyOf", ())):
+    facts = dict(field)
+    for part in field.get("anyOf", ()):
         facts |= part
     choices = [f"one of {', '.join(map(str, facts['enum']))}"] if "enum" in facts else []
     repeatable = ["repeatable"] if kind == list[str] else []
@@ -178,7 +179,7 @@ def command(
     """A command of app whose function takes the settings that were given as its `**settings`.
 
     steps: a step's name, the class of the command's own settings, or the steps that a list of
-    arguments asks for; None: it has none. shared: the options of `command_options` that a parameter
+    arguments asks for; None: it has none. shared: the options of `CommandOptions` that a parameter
     `options` stands for. owners: which arguments would offer a setting, for the error message.
     flags: options named otherwise than their setting. choices: names of steps that help lists.
     reads: options that a parameter `read`, or `read` of the shared options, stands for.
@@ -187,11 +188,9 @@ def command(
     chosen = steps if callable(steps) else lambda arguments: fixed
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        members: dict[str, Any] = {
+        members = {
             "function": staticmethod(function),
             "steps": staticmethod(chosen),
-        }
-        members |= {
             "owners": staticmethod(owners),
             "shared": tuple(shared),
             "flags": flags or {},
@@ -214,7 +213,7 @@ def _spelled_out(
 ) -> Callable[..., Any]:
     """The function with the options that its `**settings`, `options` and `read` stand for."""
     signature = inspect.signature(function, eval_str=True)
-    every = inspect.signature(command_options, eval_str=True)
+    every = inspect.signature(CommandOptions, eval_str=True)
     reading = read_options(reads)
 
     def with_reading(parameters: Any) -> list[inspect.Parameter]:
@@ -235,7 +234,7 @@ def _spelled_out(
         if takes_options:
             own = {n: values.pop(n) for n in common if n in values}
             own |= read if "read" in shared else {}
-            settings["options"] = command_options(**own)
+            settings["options"] = CommandOptions(**own)
         if "read" in signature.parameters:
             settings |= read
         return function(**values, **settings)

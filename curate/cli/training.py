@@ -28,7 +28,7 @@ from curate.cli.settings import READS_TEXTS, command
 from curate.products.needs import needs_training
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal.output import answer, echo
+from llmcurate.base.terminal import answer, echo
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -132,7 +132,7 @@ def _fresh_shards(space: Workspace, options: CommandOptions) -> Path:
     from dataclasses import replace
 
     from curate.cli.tokenizer import encode
-    from llmcurate.base.terminal.progress import say
+    from llmcurate.base.terminal import say
 
     shards, corpus = space.newest("shards"), space.newest("corpus")
     tokenizer = space.newest("tokenizer")
@@ -168,9 +168,9 @@ def generate(
     llmcurate generate "The river" "In spring" --model model --top-p 0.9 --top-k 0
     llmcurate generate "The [MASK] is [MASK] [MASK]." --model bert --fill gibbs
     """
-    from curate.cli.model_settings import Generate
+    from curate.api.model_settings import Generate
 
-    chosen = Generate.of(settings)
+    chosen = Generate.of(**settings)
     texts = [*(beginnings or ()), *(_prompts(chosen.prompts) if chosen.prompts is not None else ())]
     for text in texts:
         _check_text(text, "a prompt")
@@ -239,7 +239,7 @@ def which(
 def step_text(step: dict[str, Any]) -> str:
     """The documents that a training step read."""
     from llmcurate.base.pages.html import plain
-    from llmcurate.base.terminal.tables import table
+    from llmcurate.base.terminal import table
 
     lines = [
         f"step {step['step']} ({step['stage']}): {counted(step['rows'], 'row')},"
@@ -307,10 +307,10 @@ def export(inputs: Inputs = None, *, options: CommandOptions, **settings: Any) -
     llmcurate export model/ -o hf-model --dtype bfloat16
     """
 
-    from curate.cli.command_settings import Export
+    from curate.api.command_settings import Export
     from curate.formats.folders import OF_DOCUMENTS, kinds_of
 
-    chosen = Export.of(settings)
+    chosen = Export.of(**settings)
     kinds = kinds_of(Path(inputs[0])) if inputs else []
     is_model = "model" in kinds and set(kinds).isdisjoint(OF_DOCUMENTS)
     if chosen.format == "hf" or ("format" not in settings and is_model):
@@ -334,7 +334,7 @@ def export_model(inputs: list[str], dtype: str, options: CommandOptions) -> None
     a_model(run)
     with needs_training():
         from llmcurate.base.disk.files import set_aside
-        from llmcurate.base.terminal.progress import say
+        from llmcurate.base.terminal import say
         from train.hf.export import chosen
         from train.hf.export import export as write
 

@@ -8,7 +8,7 @@ import typer
 
 from curate.cli import completion
 from curate.cli.options import Json, Quiet, Workers, app
-from llmcurate.base.terminal.output import echo, echo_json
+from llmcurate.base.terminal import echo, echo_json
 
 
 @app.command()
@@ -36,21 +36,21 @@ def warmup(
     llmcurate warmup fineweb mine.yaml
     """
 
-    from curate.run.outcome import Options
+    from curate.run.records import Options
     from curate.run.warmup import warm_up
     from llmcurate.base.disk.units import counted
     from llmcurate.base.kernels.folder import kernels_folder
 
     done = warm_up(recipes or [], Options(workers=workers).count(), quiet)
     if as_json:
-        echo_json({**done, "folder": str(kernels_folder())})
+        echo_json({**vars(done), "folder": str(kernels_folder())})
         return
-    kernels = counted(done["compiled"], "kernel")
-    steps = counted(done["steps"], "step")
+    kernels = counted(done.compiled, "kernel")
+    steps = counted(done.steps, "step")
     echo(f"{steps} rehearsed, {kernels} compiled, kept in {kernels_folder()}")
-    if not recipes and done["missing"]:
-        lacking = ", ".join(sorted(done["missing"]))
+    if not recipes and done.missing:
+        lacking = ", ".join(sorted(done.missing))
         echo(f"compiled when they first have their models and lists (--json says which): {lacking}")
         return
-    for step, why in done["missing"].items():
+    for step, why in done.missing.items():
         echo(f"not compiled: {step}: {why}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,43 @@ COLUMNS = pa.schema(
 )
 
 
+@dataclass
+class Decision:
+    """A row of decisions.parquet. partner_corpus: the earlier corpus that the partner lies in,
+    where the run had any (against); text: that its span cut, where that is known; said: the step's
+    own words for it."""
+
+    JSON = (
+        "id", "cluster", "kept_id", "partner_id", "similarity", "method", "span_start", "span_end",
+        "partner_corpus?against", "text?",
+    )  # fmt: skip
+    id: str
+    cluster: int | None
+    kept_id: str | None
+    partner_id: str | None
+    similarity: float | None
+    method: str
+    span_start: int | None
+    span_end: int | None
+    partner_corpus: str | None = None
+    against: bool = False
+    text: str | None = None
+    said: str | None = None
+
+    @classmethod
+    def rows(cls, table: pa.Table) -> list[Decision]:
+        """The rows of a table that has some of these columns."""
+        against = "partner_corpus" in table.column_names
+        names = [each.name for each in fields(cls)[:9]]
+        return [cls(*[*map(row.get, names), against]) for row in table.to_pylist()]
+
+    @property
+    def partner(self) -> str | None:
+        """The id of the partner, with the earlier corpus that it lies in."""
+        corpus = self.partner_corpus
+        return f"{self.partner_id} in {corpus}" if corpus else self.partner_id
+
+
 @dataclass(frozen=True)
 class Curve:
     """A curve of the report. mark: a point of it, and what that is."""
@@ -48,14 +85,10 @@ class Curve:
     y: list[float]
     mark: tuple[float, float, str]
 
-    def record(self) -> dict[str, object]:
-        """Return it as run.json has it."""
-        return {**asdict(self), "mark": [*self.mark]}
-
 
 @dataclass(frozen=True)
 class Decided:
-    """What a resolve says of its decisions. counts: by name, such as clusters, members, dropped;
+    """The record of a resolve. counts: by name, such as clusters, members, dropped;
     notes: sentences on how they were made; tables: further figures by name, as JSON values."""
 
     counts: Mapping[str, float]
@@ -65,7 +98,8 @@ class Decided:
 
     def record(self) -> dict[str, Any]:
         """Return all of it as run.json has it."""
-        lists = {"notes": self.notes, "curves": [curve.record() for curve in self.curves]}
+        curves = [{**asdict(curve), "mark": [*curve.mark]} for curve in self.curves]
+        lists = {"notes": self.notes, "curves": curves}
         return {**self.counts, **self.tables, **{k: v for k, v in lists.items() if v}}
 
 

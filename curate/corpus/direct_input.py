@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from curate.corpus.stage_files import INNER, with_ids
+from curate.corpus.manifests import INNER, with_ids
 from curate.documents.documents import NUMBER
 from curate.formats.events import MOST_NAMED
 from curate.formats.inputs import InputPlan
@@ -95,14 +96,14 @@ class DirectInput:
         if not kept and (line := no_text(self.inputs, self.read)):
             raise RunFailed(f"no document is read: {line}")
         if not kept and self.account.corrupt.count:
-            entry = self.account.corrupt.entries()[0]
-            raise RunFailed(f"no document can be read: {entry['file']}: {entry['what']}")
+            place = self.account.corrupt.places()[0]
+            raise RunFailed(f"no document can be read: {place.file}: {place.what}")
 
     def write_corrupt(self, path: Path) -> None:
         """File, offset and what is wrong, of what could not be read, if anything: the first places
         by name, the others counted."""
-        if entries := self.account.corrupt.entries():
-            lines = [json.dumps(entry, ensure_ascii=False) for entry in entries]
+        if places := self.account.corrupt.places():
+            lines = [json.dumps(asdict(place), ensure_ascii=False) for place in places]
             write_text(path, "\n".join(lines) + "\n")
 
     def _with_ordinals(

@@ -20,8 +20,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from curate.corpus.sketches import SketchedCorpus, SketchFile
-from llmcurate.base.disk.files import sync_path, text_digest, write_text
-from llmcurate.base.disk.safe_paths import all_inside, is_below, remove, remove_files
+from llmcurate.base.disk.files import (
+    all_inside,
+    is_below,
+    remove,
+    remove_files,
+    sync_path,
+    text_digest,
+    write_text,
+)
 from llmcurate.base.disk.seals import DIGEST, Seal, fault, seal
 from llmcurate.base.errors import RunFailed, UsageError
 
@@ -59,7 +66,7 @@ class Index:
 
     @property
     def digest(self) -> str:
-        """Names the documents and settings behind the index."""
+        """A digest of the documents and settings that the index was made of."""
         return self.record.key
 
     @property
@@ -121,10 +128,10 @@ def write_indexes(out: Path, dedups: list[IndexedStep]) -> None:
     home = out / FOLDER
     labels = set()
     for dedup in dedups:
-        if (settings := dedup.step.comparable()) is not None:
+        if dedup.step.comparable() is not None:
             labels.add(dedup.step.label)
             if not _is_complete(home / dedup.step.label, dedup.key):
-                _write(home / dedup.step.label, dedup, settings, out.resolve().name)
+                _write(home / dedup.step.label, dedup, out.resolve().name)
     for path in home.iterdir() if home.is_dir() else ():
         if path.is_dir() and path.name not in labels:
             remove(path, inside=out)
@@ -167,7 +174,7 @@ def _listed(listed: Path, out: Path) -> list[str]:
 
 
 def all_written(out: Path, dedups: list[IndexedStep]) -> bool:
-    """Whether OUT holds what `write_indexes` would put there."""
+    """Return whether OUT holds what `write_indexes` would put there."""
     return all(
         all((out / name).exists() for name in dedup.step.leaves())
         and (
@@ -178,7 +185,7 @@ def all_written(out: Path, dedups: list[IndexedStep]) -> bool:
     )
 
 
-def _write(target: Path, dedup: IndexedStep, comparable: dict[str, Any], name: str) -> None:
+def _write(target: Path, dedup: IndexedStep, name: str) -> None:
     """Makes the index folder as a whole."""
     aside = target.with_name(f".{target.name}-new")
     remove(aside, inside=target.parent.parent)
@@ -194,7 +201,7 @@ def _write(target: Path, dedup: IndexedStep, comparable: dict[str, Any], name: s
         (aside / inner).parent.mkdir(parents=True, exist_ok=True)
         link(path, aside / inner)
     step, files = dedup.step, _sealed(linked, dedup.seals())
-    settled = dedup.corpus.ids_changed
+    settled, comparable = dedup.corpus.ids_changed, step.comparable() or {}
     record = IndexRecord(
         VERSION, name, step.name, step.label, step.version, comparable, dedup.key, settled, files
     )
@@ -206,23 +213,23 @@ def _write(target: Path, dedup: IndexedStep, comparable: dict[str, Any], name: s
 
 def write_record(folder: Path, record: IndexRecord) -> None:
     """Writes the record of an index, with a digest of itself."""
-    whole = {**vars(record), "digest": _digest(vars(record))}
+    whole = {**vars(record), "digest": _digest(record)}
     write_text(folder / RECORD, json.dumps(whole, indent=1) + "\n")
 
 
 def record_of(folder: Path) -> IndexRecord | None:
     """The record of an index; None where it is not what was written."""
     try:
-        record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-        below = all(map(is_below, record["files"].keys()))
-        same = record.pop("digest") == _digest(record)
-        return IndexRecord(**record) if same and below else None
+        content = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        digest, record = content.pop("digest"), IndexRecord(**content)
+        below = all(map(is_below, record.files))
+        return record if digest == _digest(record) and below else None
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None
 
 
-def _digest(record: dict[str, Any]) -> str:
-    return text_digest(json.dumps(record, sort_keys=True), DIGEST)
+def _digest(record: IndexRecord) -> str:
+    return text_digest(json.dumps(vars(record), sort_keys=True), DIGEST)
 
 
 def _mend(folder: Path) -> str:
@@ -240,7 +247,7 @@ def _sealed(linked: dict[str, Path], earlier: dict[str, Seal]) -> dict[str, Seal
 
 
 def faults(folder: Path) -> dict[Path, str]:
-    """What is wrong with which files of an index."""
+    """Return what is wrong with an index, by file."""
     record = record_of(folder)
     if record is None:
         return {folder / RECORD: "is not what was written"}
@@ -256,7 +263,7 @@ def seal_again(folder: Path) -> None:
 
 
 def _is_complete(target: Path, key: str, content: bool = True) -> bool:
-    """Whether the folder is the index of that key. content: and holds what was written."""
+    """Return whether the folder is the index of that key. content: and holds what was written."""
     record = record_of(target)
     if record is None or (record.version, record.key) != (VERSION, key):
         return False

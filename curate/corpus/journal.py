@@ -19,7 +19,7 @@ from pathlib import Path
 from threading import Lock
 
 from llmcurate.base.disk import files
-from llmcurate.base.disk.safe_paths import is_below, remove
+from llmcurate.base.disk.files import is_below, remove
 from llmcurate.base.disk.seals import Seal, fault, seal
 from llmcurate.base.errors import Damaged
 
@@ -41,7 +41,7 @@ def finish(folder: Path) -> dict[str, Seal]:
 
 
 def active() -> bool:
-    """Whether this thread works for a resolve."""
+    """Return whether this thread works for a resolve."""
     return _current.get() is not None
 
 

@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from curate.corpus import journal
-from llmcurate.base.disk.files import clear_temporary, sync_path, temporary_name
-from llmcurate.base.disk.safe_paths import remove
+from llmcurate.base.disk.files import clear_temporary, remove, sync_path, temporary_name
 
 FACTS = "facts.json"
 Facts = dict[str, int]  # counts, by name

@@ -17,8 +17,8 @@ from typing import Any, Protocol, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from curate.corpus.manifests import changed_ids, part_path, with_ids
 from curate.corpus.sizes import Sizes
-from curate.corpus.stage_files import changed_ids, part_path, with_ids
 from llmcurate.base.disk.database import literal, paths_literal
 
 # The mark before the name of an earlier corpus, and between it and an id.

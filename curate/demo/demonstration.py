@@ -17,17 +17,14 @@ from curate.demo.score import Result, format_table, score
 from curate.demo.web import build_web, read_truth
 from curate.documents.edits import EDITS, edits_of
 from curate.documents.rejected import first_reasons, rejected_files
-from curate.run import funnel
 from curate.run.driver import run_planned
-from curate.run.outcome import Options, Outcome
 from curate.run.plan import plan_run
-from curate.run.records import record
+from curate.run.records import Options, Outcome, funnel, json_of, record
 from curate.run.workspace import create, find
 from curate.steps.recipe import Recipe, build, load
 from llmcurate.base.disk.files import part_files, write_text
 from llmcurate.base.disk.units import counted
-from llmcurate.base.terminal.output import echo, echo_json
-from llmcurate.base.terminal.progress import say
+from llmcurate.base.terminal import echo, echo_json, say
 
 # Settings of url_filter, each a file with these lines: a domain with its subdomains; words, the
 # second of which must not block Essex or a sextet.
@@ -108,7 +105,7 @@ def run_demo(
     similarities = {page.similarity for page in truth if page.similarity is not None}
     shares = {s: predicted(*near.banding, s) for s in similarities}
     rows = score(truth, _result(target), shares)
-    echo(funnel.text(record(outcome)))
+    echo(funnel(record(outcome)))
     if outcome.products and outcome.products[-1]["makes"] == "model":
         sample = outcome.products[-1]["summary"]["sample"]
         echo(f"a sample of the model: {' '.join(sample[:200].split())}")
@@ -121,6 +118,6 @@ def run_demo(
     if as_json:
         plants = [asdict(row) | {"recall": row.recall} for row in rows]
         seconds = {"wall_seconds": round(time.perf_counter() - began, 1)}
-        totals = outcome.totals() | {"paths": outcome.paths()}
+        totals = json_of(outcome.totals()) | {"paths": outcome.paths()}
         echo_json({**totals, "plants": plants, **seconds})
     return outcome

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from curate.demo.texts import Article, load_articles
 from curate.engines.local import call_apart
-from curate.inspect.evaluate.planting import drawn_number
 from curate.scoring.language.train import Training, pieces, train
+from llmcurate.base.disk.files import drawn_number
 from llmcurate.base.disk.units import counted, format_percent
-from llmcurate.base.terminal.progress import say
+from llmcurate.base.terminal import say
 
 _PIECE_CHARS = 60
 # A language gives at most so many pieces, and repeats what it has up to so many: English has

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_address
 
 from curate.demo.web import Page
-from llmcurate.base.terminal.tables import table
+from llmcurate.base.terminal import table
 
 QUALITY = ("c4", "gopher_quality", "gopher_repetition", "fineweb_quality")
 # Which steps may see to an expectation, and how people read it.
@@ -157,7 +157,7 @@ def _hits(
 
 
 def _stands(record: Page, kept: Mapping[str, str], truth: Sequence[Page]) -> bool:
-    """Whether a document was kept, or a copy of it in its place."""
+    """Return whether a document was kept, or a copy of it in its place."""
     if record.id in kept:
         return True
     cluster = record.cluster

@@ -8,7 +8,7 @@ a stage measures every row.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -175,14 +175,14 @@ def _set(table: pa.Table, name: str, array: pa.Array) -> pa.Table:
 
 
 def documents(
-    columns: dict[str, Any], schema: Sequence[tuple[str, pa.DataType]] = CORE
+    columns: Mapping[str, Sequence[object]], schema: Sequence[tuple[str, pa.DataType]] = CORE
 ) -> Documents:
     """A batch from plain Python columns; columns of the schema that are absent are null.
 
     For tests and for callers that hold documents in memory.
     """
     rows = max((len(v) for v in columns.values()), default=0)
-    data: dict[str, Any] = {}
+    data = {}
     for name, kind in schema:
         data[name] = pa.array(columns.get(name, [None] * rows), kind)
     for name, values in columns.items():

@@ -7,9 +7,9 @@ would have kept (`llmcurate whatif`), by the very code that decided in the run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow.compute as pc
@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 if TYPE_CHECKING:
     from curate.documents.documents import Documents
     from curate.steps.contracts import Settings
-    from curate.text.profiles import Chosen
 
 
 @dataclass(frozen=True)
@@ -32,20 +31,6 @@ class Langs:
 
 
 @dataclass(frozen=True)
-class ByLang:
-    """Thresholds by language. thresholds: by the code of a profile, NaN where the rule is off;
-    profiles: which profile judges a document."""
-
-    thresholds: Mapping[str, float]
-    profiles: Chosen
-
-    def of(self, label: str | None) -> float | None:
-        """The threshold for a label; None where the rule's own holds."""
-        profile = self.profiles.of(label)
-        return None if profile is None else self.thresholds.get(profile.code)
-
-
-@dataclass(frozen=True)
 class Limit:
     """One rule: `column` (without the step's name) against `threshold`.
 
@@ -53,8 +38,7 @@ class Limit:
     empty where it is fixed. threshold: None where the rule is off. above: drops what is larger,
     else what is smaller; closed: drops the threshold itself too. only: a column that must be above
     0 for the rule to judge a document. unless: a rule of the same step, earlier in its list, whose
-    documents this one leaves alone. detail: what the reason says. by_lang: what stands in for
-    the threshold in documents of some languages.
+    documents this one leaves alone. detail: what the reason says.
     """
 
     rule: str
@@ -66,20 +50,20 @@ class Limit:
     only: str | None = None
     unless: str | None = None
     detail: str | None = None
-    by_lang: ByLang | None = None
+    by_lang: ClassVar[bool] = False  # whether it differs by language (steps/profiled.py)
 
     @property
     def on(self) -> bool:
-        """Whether the rule judges any document."""
-        return self.threshold is not None or self.by_lang is not None
+        """Return whether the rule judges any document."""
+        return self.threshold is not None
+
+    def of(self, label: str | None) -> float | None:
+        """The threshold for documents with a label of a language."""
+        return self.threshold
 
     def thresholds(self, langs: Langs) -> float | np.ndarray:
-        """What holds for each row: float64[rows], or one number for all; NaN where it is off."""
-        default = np.nan if self.threshold is None else self.threshold
-        if self.by_lang is None:
-            return default
-        each = [self.by_lang.of(name) for name in (*langs.names, None)]
-        return np.array([default if x is None else x for x in each], np.float64)[langs.at]
+        """The threshold of each row: float64[rows], or one number for all; NaN where it is off."""
+        return np.nan if self.threshold is None else self.threshold
 
     def over(self, values: np.ndarray, threshold: float | np.ndarray) -> np.ndarray:
         """bool[rows]: which values are beyond a threshold, or each beyond its own; NaN is not."""

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from curate.engines import idle_workers
-from curate.engines.base import TaskLoop, refill
+from curate.engines.base import Answer, Call, Death, Done, Failed, Hello, TaskLoop, Verbatim, refill
 from curate.engines.local import LocalEngine
-from curate.engines.messages import Answer, Call, Death, Done, Failed, Hello, Verbatim
 from llmcurate.base.disk.files import temporary_name
 from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
 from llmcurate.base.messages import encode

@@ -22,8 +22,7 @@ from types import MappingProxyType
 from typing import Any
 
 from curate.engines import idle_workers
-from curate.engines.base import TaskLoop
-from curate.engines.messages import (
+from curate.engines.base import (
     Answer,
     Beat,
     Call,
@@ -32,12 +31,13 @@ from curate.engines.messages import (
     Done,
     Ready,
     Said,
+    TaskLoop,
     Waiting,
     read_line,
 )
 from llmcurate.base.disk.units import counted
 from llmcurate.base.messages import encode
-from llmcurate.base.terminal.progress import mention
+from llmcurate.base.terminal import mention
 
 LOOK_SECONDS = 1.0  # that count at most between two looks at the workers: nobody read their answers
 KERNEL_SECONDS = 120.0  # beside its own that a worker has for a kernel; none takes a tenth of it

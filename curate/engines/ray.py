@@ -16,12 +16,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from curate.engines.base import Jobs
+from curate.engines.base import Answer, Call, Failed, Hello, Jobs
 from curate.engines.hosts import Host, HostsEngine, handed_on
-from curate.engines.messages import Answer, Call, Failed, Hello
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal.progress import say
+from llmcurate.base.terminal import say
 
 OBJECT_STORE = 80 << 20  # bytes; nothing of size lies in it
 REACH_SECONDS = 10
@@ -184,11 +183,11 @@ class RayEngine(HostsEngine):
                 yield task, None
 
     def _gone(self, node: str | None) -> bool:
-        """Whether a node was there once and is no more."""
+        """Return whether a node was there once and is no more."""
         return node in self._nodes and not self._nodes[node]["Alive"]
 
     def _ended_in_order(self, node: str) -> bool:
-        """Whether a node that is gone was ended in order."""
+        """Return whether a node that is gone was ended in order."""
         return self._nodes[node].get("DeathReason") in LEFT
 
     def _look(self) -> None:

@@ -9,14 +9,13 @@ preempted, is replaced by a new one as long as there is work for it.
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import shutil
 import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext, redirect_stderr, suppress
 from io import StringIO
 from multiprocessing import AuthenticationError
@@ -25,55 +24,24 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from curate.engines.base import Jobs
+from curate.engines.base import Answer, Call, Hello, Jobs, Reply, sbatch_options
 from curate.engines.hosts import LOST, HostsEngine, handed_on
-from curate.engines.messages import Answer, Call, Hello, Reply
 from curate.engines.slurm_job import Job, connection_over, receive, send
-from llmcurate.base.disk.safe_paths import remove
+from llmcurate.base.disk.files import remove
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed, UsageError
-from llmcurate.base.terminal.progress import say
+from llmcurate.base.terminal import say
 
 INSTALL = 'pip install "llmcurate[slurm]"'
 FOLDER = ".slurm"  # in OUT: scripts, what submitit unpickles, and the jobs' messages
-DEFAULTS: dict[str, Any] = {"job_name": "llmcurate", "time": "60"}
 # A job that Slurm puts back into the queue by itself would come beside the one that replaces it.
-FIXED: dict[str, Any] = {"no_requeue": True}
-# Options of sbatch that the engine or submitit sets.
-TAKEN = set(
-    "array error input no_requeue nodes ntasks ntasks_per_node open_mode output requeue signal"
-    " wait wrap".split()
-)
+FIXED: dict[str, str | bool] = {"no_requeue": True}
 LOCAL_MINUTES = 60 * 24 * 365  # jobs on this machine end with the run
 HELLO_BYTES = 1 << 20
 ASK_SECONDS = 5.0  # jobs whose time ends together are replaced together
 QUEUE_SECONDS = 15.0  # between two looks at the queue
 SAY_SECONDS = 10.0
 WAIT_SECONDS = 600.0  # between two lines while no job has started
-
-
-def sbatch_options(texts: Sequence[str]) -> tuple[bool, dict[str, Any]]:
-    """Whether jobs run on this machine (`cluster=local`), and the options of sbatch by name, with _
-    for -. texts: KEY=VALUE, or KEY of a switch; UsageError names a wrong one."""
-    local, options = False, dict(DEFAULTS)
-    for text in texts:
-        key, equals, value = text.partition("=")
-        name = key.removeprefix("--").replace("-", "_")
-        if (
-            not re.fullmatch(r"[a-z][a-z0-9_]+", name)
-            or not value.isprintable()
-            or text.endswith("=")
-        ):
-            raise UsageError(f"--slurm {text!r}: give KEY=VALUE, as partition=cpu or time=120")
-        if name == "cluster":
-            if value != "local":
-                raise UsageError(f"--slurm {text}: cluster=local is all there is (see clusters)")
-            local = True
-        elif name in TAKEN:
-            raise UsageError(f"--slurm {text}: {key} is set by llmcurate; jobs are --workers")
-        else:
-            options[name] = value if equals else True
-    return local, options
 
 
 class SlurmEngine(HostsEngine):

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Connection, answer_challenge, deliver_challenge
 
+from curate.engines.base import Call, Reply, line_of
 from curate.engines.hosts import Host
-from curate.engines.messages import Call, Reply, line_of
 from llmcurate.base.errors import RunFailed
 from llmcurate.base.messages import M, Message
 
@@ -113,7 +113,7 @@ class _Notice:
         self._caught = True
 
     def arrived(self) -> bool:
-        """Whether this job has to leave."""
+        """Return whether this job has to leave."""
         return self._caught or bool(signal.sigpending() & set(LEAVE))
 
 

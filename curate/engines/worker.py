@@ -21,9 +21,7 @@ from dataclasses import replace
 from pkgutil import resolve_name
 from typing import Any
 
-from curate.engines import late_pandas
-from curate.engines.base import cpu_seconds
-from curate.engines.messages import (
+from curate.engines.base import (
     Beat,
     Call,
     Compiling,
@@ -32,10 +30,12 @@ from curate.engines.messages import (
     Ready,
     Said,
     Waiting,
+    cpu_seconds,
     line_of,
 )
 from llmcurate.base.kernels import compile_time
 from llmcurate.base.messages import decode, encode
+from llmcurate.base.start import late_pandas
 
 _reply_file = -1
 _compiles = False  # whether this process has compiled a kernel
@@ -147,7 +147,7 @@ def main() -> None:
     end_with(int(sys.argv[1]))
     keep_memory()
     gc.set_threshold(20_000, 20, 20)  # modules and kernels are many objects, and none is garbage
-    late_pandas.install()
+    late_pandas()
     import pyarrow as pa
 
     pa.set_cpu_count(1)

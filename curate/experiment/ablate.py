@@ -20,7 +20,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from curate.engines.base import Task
 from curate.experiment import budget as budgets
 from curate.experiment.corpora import (
     PLACEBO,
@@ -58,17 +57,17 @@ from curate.experiment.figures import (
     collect,
     detectable,
 )
-from curate.experiment.runs import Place, Training, make_runs
+from curate.experiment.runs import Place, RunTask, Training, make_runs
 from curate.formats.read_settings import ReadSettings
-from curate.run.outcome import Options
+from curate.run.records import Options
 from llmcurate.base.disk.files import file_digest, make_folder
 from llmcurate.base.disk.sealed_json import read_json
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal.progress import say
+from llmcurate.base.terminal import say
 
 if TYPE_CHECKING:
-    from curate.cli.model_settings import Ablate
+    from curate.api.model_settings import Ablate
 
 # Of every run: a line of the log a step, one checkpoint, and next to no text of the corpus held
 # out, since the evaluation texts are what is scored.
@@ -271,14 +270,24 @@ def _encode_apart(
     return facts
 
 
-def _tasks(arms: dict[str, Arm], out: Path, chosen: Ablate, budget: budgets.Budget) -> list[Task]:
+def _tasks(
+    arms: dict[str, Arm], out: Path, chosen: Ablate, budget: budgets.Budget
+) -> list[RunTask]:
     """All runs: all corpora of a seed first, so that an early end leaves whole comparisons."""
-    tasks: list[Task] = []
+    tasks: list[RunTask] = []
     for seed in range(chosen.seed, chosen.seed + chosen.seeds):
         for name, arm in arms.items():
             steps = max(1, round(budget.tokens(arm.size) / arm.training.step))
-            task = arm.training.task(name, arm.shards, seed, steps, out, len(tasks))
-            task["train"]["eval_every"] = -(-steps // chosen.points)
-            task["train"].setdefault("checkpoint_every", max(50, -(-steps // CHECKPOINTS)))
+            often = max(50, -(-steps // CHECKPOINTS))
+            task = arm.training.task(
+                name,
+                arm.shards,
+                seed,
+                steps,
+                out,
+                len(tasks),
+                eval_every=-(-steps // chosen.points),
+                checkpoint_every=arm.training.settings.get("checkpoint_every", often),
+            )
             tasks.append(task)
     return tasks

@@ -22,23 +22,20 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from curate.engines.base import Task
 from curate.experiment.corpora import PLACEBO
 from curate.experiment.evaluation import DOCUMENTS, LEAST_EXCERPT
-from curate.experiment.runs import Place, Training, done_of, make_runs
+from curate.experiment.runs import Place, RunTask, Training, done_of, make_runs
 from llmcurate.base.disk.files import write_text
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
 from llmcurate.base.messages import Message
-from llmcurate.base.terminal.progress import say
+from llmcurate.base.terminal import say
 
 if TYPE_CHECKING:
-    from curate.cli.model_settings import Ablate
+    from curate.api.model_settings import Ablate
 
 M = TypeVar("M", bound=Message)
-Detectable = Callable[
-    [list[Task], int], float | None
-]  # of the placebo's runs, with a seed of draws
+Detectable = Callable[[list[RunTask], int], float | None]  # of runs, with a seed of draws
 KINDS = ("tokens", "documents", "epochs", "minutes")
 PER_PARAMETER = 20  # tokens; Hoffmann et al. 2022, table 3
 MOST_EPOCHS = 4.0  # Muennighoff et al. 2023
@@ -264,13 +261,12 @@ def _pilot(request: Request, choice: Choice, detectable_by: Detectable) -> Plan:
     of_run = request.seconds() * PILOT * SPARE / request.pilot_rounds
     steps = int(of_run * choice.tokens_per_second / step)
     steps = max(LEAST_STEPS, min(steps, int(request.most_tokens / step)))
-    tasks: list[Task] = []
+    tasks: list[RunTask] = []
     for seed in range(chosen.seed, chosen.seed + chosen.seeds):
         for name in (first, PLACEBO):
             folder, part = request.out / "pilot", len(tasks)
-            task = training.task(name, request.shards[name], seed, steps, folder, part)
-            task["train"]["eval_every"] = steps
-            tasks.append(task)
+            shards = request.shards[name]
+            tasks.append(training.task(name, shards, seed, steps, folder, part, eval_every=steps))
     make_runs(tasks, request.place, "pilot")
     # A run's time is that of its steps, and of scoring the texts some times more than the pilot's.
     figures = [done.seconds for task in tasks if (done := done_of(task)) is not None]
@@ -328,12 +324,11 @@ def cost(shards: Path, name: str, training: Training) -> tuple[int, float]:
 
 
 def _settings(training: Training, steps: int) -> Any:
-    from curate.experiment.runs import unflat_but_texts
     from llmcurate.base.settings import from_dict, unflat
     from train.config import TrainConfig
 
     settings = {**training.settings, "steps": steps, "eval_every": steps}
-    return from_dict(TrainConfig, unflat_but_texts(settings, unflat), "pretrain")
+    return from_dict(TrainConfig, unflat(settings), "pretrain")
 
 
 def _timed(shards: Path, name: str, training: Training) -> Pace:

@@ -10,12 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from curate.api.outcome import carry_out
 from curate.formats.listing import find_files
 from curate.formats.read_settings import ReadSettings
 from curate.products.eval_texts import are_shards
 from curate.products.pretraining import NAMES
-from curate.run.outcome import Options
+from curate.run.driver import carry_out
+from curate.run.records import Options
 from curate.steps.contracts import setting_names
 from curate.steps.recipe import Change, SettingNames, compose, load
 from curate.steps.registry import step_class

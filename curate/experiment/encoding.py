@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from curate.api.outcome import carry_out
 from curate.experiment.corpora import Corpus, Sets, distinct
-from curate.run.outcome import Options
+from curate.run.driver import carry_out
+from curate.run.records import Options
 from curate.steps.recipe import Recipe, compose
 from llmcurate.base.errors import UsageError
 
@@ -77,7 +77,7 @@ def _key(choice: Choice) -> str:
 
 
 def are_equal(choices: Mapping[str | None, Choice], corpora: Sequence[Corpus]) -> bool:
-    """Whether one tokenizer is for all corpora."""
+    """Return whether one tokenizer is for all corpora."""
     return len({_key(choices[corpus.name]) for corpus in corpora}) == 1
 
 

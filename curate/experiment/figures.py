@@ -11,13 +11,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from curate.engines.base import Task
 from curate.experiment.budget import Budget, Plan
 from curate.experiment.corpora import PLACEBO
 from curate.experiment.evaluation import Fact
-from curate.experiment.runs import Machine, folder_of, machines_of
-from curate.inspect.compare.models import Mean
-from curate.inspect.results import OPTIONAL, Findings
+from curate.experiment.runs import Machine, RunTask, machines_of
+from curate.inspect.results import Findings
 from llmcurate.base.disk.sealed_json import read_json
 from llmcurate.base.disk.units import (
     counted,
@@ -26,14 +24,37 @@ from llmcurate.base.disk.units import (
     format_scaled,
     format_short,
 )
-from llmcurate.base.pages import templates
+from llmcurate.base.messages import OPTIONAL
+from llmcurate.base.pages import html
 from llmcurate.base.pages.html import plain
-from llmcurate.base.terminal.tables import table
+from llmcurate.base.terminal import table
 from train.data.shards import read_shards
 from train.evaluate.compare import loss_curve, mean, text_curve
 from train.evaluate.judge import document_nats
 from train.evaluate.paired import Difference, paired_difference
 from train.loop.evaluate import Sources
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean over seeds, as `train.evaluate` has it. interval: of 95 %, None of one seed."""
+
+    mean: float
+    interval: list[float] | None
+    values: list[float]
+
+    @property
+    def sign(self) -> int | None:
+        """-1 or 1 where the interval leaves out 0, 0 where it holds it; None without one."""
+        if self.interval is None:
+            return None
+        return (self.interval[0] > 0) - (self.interval[1] < 0)
+
+    def text(self, sign: str = "+") -> str:
+        """`-0.0120 (-0.0180 to -0.0060)`; without an interval the mean alone."""
+        ends = self.interval
+        limits = f" ({ends[0]:{sign}.4f} to {ends[1]:{sign}.4f})" if ends else ""
+        return f"{self.mean:{sign}.4f}{limits}"
 
 
 @dataclass(frozen=True)
@@ -210,7 +231,7 @@ class Experiment(Findings):
         return lines
 
     def _placebo_line(self) -> str:
-        """Whether a corpus beside itself differs."""
+        """Return whether a corpus beside itself differs."""
         assert self.placebo.difference is not None
         shown = f"placebo ({self.first} in another order): {self.placebo.difference.text()}"
         if self.placebo.holds_zero is None:
@@ -300,7 +321,7 @@ class Experiment(Findings):
         return "\n".join(parts)
 
     def page(self) -> str:
-        return templates.render(
+        return html.render(
             "evaluate/ablation.html",
             figures=self,
             head=HEAD,
@@ -357,11 +378,11 @@ def scored_documents(texts: dict[str, str]) -> Scored:
 class Rows:
     """The runs of each corpus, and of the placebo, beside those of the first one."""
 
-    def __init__(self, tasks: Sequence[Task], seed: int) -> None:
-        self.scored, self.seed = scored_documents(tasks[0]["train"]["eval"]), seed
-        self.tasks: dict[str, list[Task]] = {}
+    def __init__(self, tasks: Sequence[RunTask], seed: int) -> None:
+        self.scored, self.seed = scored_documents(tasks[0].texts), seed
+        self.tasks: dict[str, list[RunTask]] = {}
         for task in tasks:
-            self.tasks.setdefault(task["name"], []).append(task)
+            self.tasks.setdefault(task.name, []).append(task)
         self.nats = {
             name: np.stack([_nats(task) for task in group]) for name, group in self.tasks.items()
         }
@@ -379,14 +400,14 @@ class Rows:
 
     def row(self, name: str) -> Row:
         """All figures of a corpus, or of the placebo."""
-        tasks, folders = self.tasks[name], [folder_of(task) for task in self.tasks[name]]
+        tasks, folders = self.tasks[name], [task.folder for task in self.tasks[name]]
         summaries = [read_json(folder / "train.json") for folder in folders]
         first, config = summaries[0], summaries[0]["plan"]["train"]
         step = config["rows"] * config["context"]
         pooled = self._bits(name, np.arange(len(self.scored.sizes)))
         runs = [
             RunFigures(
-                task["train"]["seed"],
+                task.train["seed"],
                 bits,
                 summary["last_loss"],
                 summary["timing"]["seconds"],
@@ -433,28 +454,27 @@ class Rows:
         return texts
 
 
-def detectable(tasks: Sequence[Task], seed: int) -> float | None:
+def detectable(tasks: Sequence[RunTask], seed: int) -> float | None:
     """The least difference that an experiment with the variance of its placebo finds."""
     return Rows(tasks, seed).difference(PLACEBO).detectable()
 
 
-def _nats(task: Task) -> np.ndarray:
+def _nats(task: RunTask) -> np.ndarray:
     """Of all documents of all texts, as the run's file has them."""
-    settings = task["train"]
-    texts = settings["eval"]
+    settings = task.train
     nats = document_nats(
-        folder_of(task),
-        {name: Path(path) for name, path in texts.items()},
+        task.folder,
+        {name: Path(path) for name, path in task.texts.items()},
         context=settings["context"],
         batch_rows=settings["rows"],
         precision=settings.get("precision", "auto"),
         device=settings.get("device", "auto"),
     )
-    return np.concatenate([nats[name] for name in texts])
+    return np.concatenate([nats[name] for name in task.texts])
 
 
 def collect(
-    tasks: Sequence[Task], seed: int, described: Callable[[Row], CorpusRow], **about: Any
+    tasks: Sequence[RunTask], seed: int, described: Callable[[Row], CorpusRow], **about: Any
 ) -> Experiment:
     """The figures of an experiment from its runs. described: a corpus with what is said of it;
     about: all fields that are of no run."""

@@ -6,22 +6,73 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from curate.engines.base import Jobs, Task
-from curate.engines.choose import open_engine
-from curate.run.worker_deaths import retry_once
+from curate.engines.base import Jobs, retry_once
+from curate.run.driver import open_engine
 from llmcurate.base.disk.files import file_digest, write_text
 from llmcurate.base.disk.process import cores, host
 from llmcurate.base.disk.units import counted, format_bytes
-from llmcurate.base.messages import Message
-from llmcurate.base.terminal.progress import Progress
+from llmcurate.base.messages import Message, Task
+from llmcurate.base.terminal import Progress
 
 DONE = "done.json"  # of a run: what it was, on which machine, and how long it took
 FUNCTION = "curate.experiment.runs:train_run"
+
+
+@dataclass(frozen=True)
+class RunTask(Task):
+    """A run of an experiment. shards: None where the settings have `sources`, each with a name;
+    train: the settings of `pretrain` but for `eval`, which are the texts."""
+
+    name: str
+    shards: Path | None
+    model: str
+    changes: dict[str, Any]
+    train: dict[str, Any]
+    texts: dict[str, str]
+    threads: int
+    out: Path
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the run."""
+        return self.out / self.name / f"seed-{self.train['seed']}"
+
+    @property
+    def trained_on(self) -> dict[str, str]:
+        """The folders of shards that it trains on: of sources by their names."""
+        sources = self.train.get("sources", ())
+        return {f"source {source['name']}": source["shards"] for source in sources} or {
+            "shards": str(self.shards)
+        }
+
+    @property
+    def identity(self) -> Identity:
+        """What its result depends on."""
+        train = dict(self.train)
+        if "sources" in train:
+            train["sources"] = [{**source, "shards": None} for source in train["sources"]]
+        content = {
+            name: file_digest(Path(path) / "manifest.json")
+            for name, path in {**self.trained_on, **self.texts}.items()
+        }
+        return Identity(self.name, self.model, self.changes, self.threads, train, content)
+
+
+@dataclass(frozen=True)
+class Identity(Message):
+    """What the result of a run depends on. content: shards and texts, by their manifests."""
+
+    name: str
+    model: str
+    changes: dict[str, Any]
+    threads: int
+    train: dict[str, Any]
+    content: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -41,21 +92,21 @@ class Training:
         return int(self.settings["rows"] * self.settings["context"])
 
     def task(
-        self, name: str, shards: Path | None, seed: int, steps: int, out: Path, part: int
-    ) -> Task:
-        """A run as JSON values. shards: None where the settings have `sources`, each with a name;
-        part: its number, for messages."""
-        settings = {**self.settings, "seed": seed, "steps": steps, "eval": dict(self.texts)}
-        return {
-            "part": part,
-            "name": name,
-            "shards": None if shards is None else str(shards),
-            "model": self.model,
-            "changes": self.changes,
-            "train": settings,
-            "threads": self.threads,
-            "out": str(out),
-        }
+        self,
+        name: str,
+        shards: Path | None,
+        seed: int,
+        steps: int,
+        out: Path,
+        part: int,
+        **settings: int,
+    ) -> RunTask:
+        """Return the task of a run. part: its number, for messages; settings: of this run alone."""
+        train = {**self.settings, "seed": seed, "steps": steps, **settings}
+        texts = dict(self.texts)
+        return RunTask(
+            part, name, shards, self.model, self.changes, train, texts, self.threads, out
+        )
 
 
 @dataclass(frozen=True)
@@ -114,13 +165,13 @@ class Machine:
 class Done(Message):
     """DONE of a run. task: its identity; seconds: of training and of scoring."""
 
-    task: dict[str, Any]
+    task: Identity
     machine: Machine
     seconds: dict[str, float]
 
 
-def train_run(task: Task) -> dict[str, Any]:
-    """A worker's part: the run of a task, trained or as it is there."""
+def train_run(task: RunTask) -> Done:
+    """Train the run of a task, or take it as it is there, and score it: a worker's part."""
     import torch
 
     from llmcurate.base.settings import from_dict, unflat
@@ -128,21 +179,16 @@ def train_run(task: Task) -> dict[str, Any]:
     from train.evaluate.compare import Trial, run_trial
     from train.evaluate.judge import document_nats
 
-    torch.set_num_threads(task["threads"])
-    settings = from_dict(TrainConfig, unflat_but_texts(task["train"], unflat), "pretrain")
+    torch.set_num_threads(task.threads)
+    settings = from_dict(TrainConfig, {**unflat(task.train), "eval": task.texts}, "pretrain")
     trial = Trial(
-        name=task["name"],
-        shards=Path(task["shards"]) if task["shards"] else None,
-        train=settings,
-        model=task["model"],
-        changes=task["changes"],
+        name=task.name, shards=task.shards, train=settings, model=task.model, changes=task.changes
     )
-    folder = trial.folder(Path(task["out"]))
     begun = time.monotonic()
-    run_trial(trial, Path(task["out"]))
+    run_trial(trial, task.out)
     trained = time.monotonic()
     document_nats(
-        folder,
+        task.folder,
         {name: Path(path) for name, path in settings.eval.items()},
         context=settings.context,
         batch_rows=settings.rows,
@@ -150,62 +196,32 @@ def train_run(task: Task) -> dict[str, Any]:
         device=settings.device,
     )
     seconds = {"training": trained - begun, "scoring": time.monotonic() - trained}
-    done = Done(identity(task), Machine.here(settings.device, task["threads"]), seconds)
-    write_text(folder / DONE, json.dumps(asdict(done), indent=1) + "\n")
-    return {}
+    done = Done(task.identity, Machine.here(settings.device, task.threads), seconds)
+    write_text(task.folder / DONE, json.dumps(asdict(done), indent=1) + "\n")
+    return done
 
 
-def identity(task: Task) -> dict[str, Any]:
-    """What of a task its result depends on; shards and texts by their manifests."""
-    settings = dict(task["train"])
-    folders = {**trained_on(task), **settings.pop("eval")}
-    if "sources" in settings:
-        settings["sources"] = [{**source, "shards": None} for source in settings["sources"]]
-    digests = {name: file_digest(Path(path) / "manifest.json") for name, path in folders.items()}
-    kept = {name: task[name] for name in ("name", "model", "changes", "threads")}
-    return {**kept, "train": settings, "content": digests}
-
-
-def trained_on(task: Task) -> dict[str, str]:
-    """The folders of shards that a task trains on: of sources by their names."""
-    sources = task["train"].get("sources", ())
-    return {f"source {source['name']}": source["shards"] for source in sources} or {
-        "shards": task["shards"]
-    }
-
-
-def done_of(task: Task) -> Done | None:
+def done_of(task: RunTask) -> Done | None:
     """What a finished run left of itself; None where it is not finished, or was another."""
-    folder = folder_of(task)
     try:
-        done = Done.from_json((folder / DONE).read_text(encoding="utf-8"))
-        whole = all((folder / name).is_file() for name in ("train.json", "nats.npz"))
-        return done if whole and done.task == json.loads(json.dumps(identity(task))) else None
+        done = Done.from_json((task.folder / DONE).read_text(encoding="utf-8"))
+        whole = all((task.folder / name).is_file() for name in ("train.json", "nats.npz"))
+        same = done.task == Identity.from_json(task.identity.to_json())
+        return done if whole and same else None
     except (OSError, ValueError):
         return None
 
 
-def machines_of(tasks: Sequence[Task]) -> list[Machine]:
+def machines_of(tasks: Sequence[RunTask]) -> list[Machine]:
     """The classes of machines that made these runs."""
     return list(dict.fromkeys(done.machine for task in tasks if (done := done_of(task))))
 
 
-def unflat_but_texts(settings: dict[str, Any], unflat: Callable[..., Any]) -> dict[str, Any]:
-    """Dotted settings as objects; the names of texts may have dots of their own."""
-    rest = {name: value for name, value in settings.items() if name != "eval"}
-    return {**unflat(rest), "eval": settings.get("eval", {})}
-
-
-def folder_of(task: Task) -> Path:
-    """Where a task's run lies."""
-    return Path(task["out"]) / task["name"] / f"seed-{task['train']['seed']}"
-
-
-def make_runs(tasks: Sequence[Task], place: Place, title: str) -> None:
+def make_runs(tasks: Sequence[RunTask], place: Place, title: str) -> None:
     """All runs, side by side in the engine's workers; RunFailed where one cannot be made. The bar
     counts steps, which workers write into their logs."""
-    steps = [task["train"]["steps"] for task in tasks]
-    logs = [_Log(folder_of(task) / "metrics.jsonl", task["train"]["steps"]) for task in tasks]
+    steps = [task.train["steps"] for task in tasks]
+    logs = [_Log(task.folder / "metrics.jsonl", task.train["steps"]) for task in tasks]
     before = sum(log.read() for log in logs)
     begun = time.monotonic()
     with Progress(title, sum(steps), place.quiet, done=before) as progress:
@@ -217,13 +233,12 @@ def make_runs(tasks: Sequence[Task], place: Place, title: str) -> None:
             seconds_left = pace * (sum(steps) - done) if done > before else None
             progress.update(done, f"{finished} of {counted(len(tasks), 'run')}", seconds_left)
 
-        device, threads = tasks[0]["train"].get("device", "auto"), tasks[0]["threads"]
-        count = place.count(device, threads)
+        count = place.count(tasks[0].train.get("device", "auto"), tasks[0].threads)
         waiting = [task for task in tasks if done_of(task) is None]
         finished = len(tasks) - len(waiting)
         if not waiting:
             return
-        out = Path(tasks[0]["out"])
+        out = tasks[0].out
         out.mkdir(parents=True, exist_ok=True)
         with open_engine(
             place.engine,
@@ -232,9 +247,9 @@ def make_runs(tasks: Sequence[Task], place: Place, title: str) -> None:
             len(waiting),
             tick,
             Jobs((), out, place.quiet),
-            [f"{folder}/manifest.json" for folder in trained_on(tasks[0]).values()],
+            [f"{folder}/manifest.json" for folder in tasks[0].trained_on.values()],
         ) as engine:
-            for _ in engine.map(FUNCTION, waiting, dict, retry_once("the experiment")):
+            for _ in engine.map(FUNCTION, waiting, Done, retry_once("the experiment")):
                 finished += 1
 
 

@@ -16,8 +16,7 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 from curate.fetch.transfer import PART, Wanted
-from llmcurate.base.disk.files import check_regular
-from llmcurate.base.disk.safe_paths import inside
+from llmcurate.base.disk.files import check_regular, inside
 from llmcurate.base.errors import UsageError
 
 _LISTS = (".paths", ".paths.gz", ".txt", ".txt.gz", ".sha256", ".md5", "sums")
@@ -212,7 +211,7 @@ def _entry(line: str, where: str, base: str | None) -> tuple[str, str | None]:
 
 
 def place_of(url: str, keep_paths: bool = True) -> str:
-    """Where the file goes, below the folder. UsageError where the URL names none."""
+    """Return where the file goes, below the folder. UsageError where the URL names none."""
     parts = _parts(url)
     pieces = [p for p in PurePosixPath(parts.path).parts if p != "/"]
     if any(p in ("..", ".") or "\0" in p or "\\" in p or len(p) > 200 for p in pieces):

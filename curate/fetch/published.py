@@ -11,7 +11,7 @@ from curate.fetch.download import OFFLINE, fetch_one
 from curate.fetch.transfer import Wanted
 from llmcurate.base.disk.files import cache_folder
 from llmcurate.base.errors import RunFailed, UsageError
-from llmcurate.base.terminal.progress import say
+from llmcurate.base.terminal import say
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Published:
 
     @property
     def path(self) -> Path:
-        """Where the file lies once it was fetched."""
+        """Return where the file lies once it was fetched."""
         return cache_folder() / self.place
 
     def to_fetch(self) -> list[str]:

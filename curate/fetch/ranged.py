@@ -30,8 +30,7 @@ from urllib.parse import quote, urlencode
 from curate.fetch.download import Outcome
 from curate.fetch.file_lists import COMMON_CRAWL
 from curate.fetch.transfer import Wanted
-from llmcurate.base.disk.files import replacing, text_digest, write_text
-from llmcurate.base.disk.safe_paths import is_below, remove
+from llmcurate.base.disk.files import is_below, remove, replacing, text_digest, write_text
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed, UsageError
 from llmcurate.version import __version__
@@ -80,7 +79,7 @@ class Query:
 
 
 def is_rows(argument: str) -> bool:
-    """Whether an argument of `fetch` is a local file of rows, by its name."""
+    """Return whether an argument of `fetch` is a local file of rows, by its name."""
     return "://" not in argument and _ROWS.fullmatch(Path(argument).name) is not None
 
 
@@ -311,7 +310,7 @@ def _part(
 
 
 def _missing(target: Path) -> Path:
-    """Where the records are listed that are left out of a file."""
+    """Return where the records are listed that are left out of a file."""
     return target.with_name(target.name.replace(".warc.gz", ".missing.cdxj"))
 
 

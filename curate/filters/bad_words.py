@@ -18,7 +18,7 @@ from pydantic import Field, PrivateAttr
 from curate.documents.documents import Documents
 from curate.fetch.published import Published
 from curate.steps.contracts import FromFiles, Step, step
-from curate.text.codes import TWO, comparable
+from curate.text.languages import TWO, comparable
 from llmcurate.base.errors import UsageError
 
 NAME = "ldnoobw"

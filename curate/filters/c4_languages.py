@@ -20,7 +20,7 @@ from curate.text.words import IS_CLUSTER, words
 
 if TYPE_CHECKING:
     from curate.documents.documents import Documents
-    from curate.text.profiles import Profile
+    from curate.text.languages import Profile
 
 ENGLISH_MARKS = '.?!"'
 COUNTED = '.?!"。！？'  # what the sentence counter knows

@@ -15,7 +15,7 @@ from curate.documents.documents import Documents
 from curate.documents.limits import Limit
 from curate.steps.contracts import step
 from curate.steps.profiled import WordCounting
-from curate.text.profiles import Profile
+from curate.text.languages import Profile
 
 # Section 3.6 of the paper says 0.1; its table 2 (appendix E.4) has 0.01, as DataTrove's code.
 MAX_DUPLICATE_CHARS = {"datatrove": 0.01, "paper": 0.1}

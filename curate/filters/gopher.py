@@ -16,7 +16,7 @@ from curate.documents.documents import Documents
 from curate.documents.limits import Limit
 from curate.steps.contracts import step
 from curate.steps.profiled import WordCounting
-from curate.text.profiles import Profile
+from curate.text.languages import Profile
 
 Variant = Literal["paper", "datatrove", "dolma", "dclm"]
 VARIANT = (

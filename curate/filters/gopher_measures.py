@@ -38,7 +38,7 @@ from llmcurate.base.kernels import njit
 
 if TYPE_CHECKING:
     from curate.filters.gopher import Variant
-    from curate.text.profiles import Profile
+    from curate.text.languages import Profile
 
 # What begins a bullet line and what ends an ellipsis line, as bits.
 _BULLET, _HYPHEN, _STAR, _CIRCLE = 1, 2, 4, 8  # • - * ●

@@ -21,12 +21,12 @@ from curate.filters.tokens import (
     describe,
     joined_tokens,
 )
-from curate.text.dictionaries import dictionary_for
+from curate.text.languages import dictionary_for
 from curate.text.words import IS_CLUSTER, character_tables, words
 
 if TYPE_CHECKING:
     from curate.documents.documents import Documents
-    from curate.text.profiles import Profile
+    from curate.text.languages import Profile
 
 
 def row_sums(rows: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -426,7 +426,7 @@ class OptOut(Prepared, FromFiles):
     def prepared(self, folder: Path) -> Path | None:
         return folder / f"{self.label.replace('#', '_')}.sites" if self.robots_txt else None
 
-    def prepare(self, file: Path) -> dict[str, Any]:
+    def prepare(self, file: Path) -> tuple[int, list[dict[str, int | str | None]]]:
         """Reads the archives; what of them cannot be read is listed beside the input's."""
         import pyarrow.parquet as pq
 
@@ -436,7 +436,7 @@ class OptOut(Prepared, FromFiles):
             with replacing(file.with_name(f"part-{file.stem}.corrupt.parquet")) as aside:
                 pq.write_table(pa.Table.from_pylist(rows, CORRUPT), aside)
         write(sites, file)
-        return {"corrupt": sites.corrupt, "places": rows}
+        return sites.corrupt, rows
 
     def open_in(self, folder: Path) -> None:
         file = self.prepared(folder)

@@ -11,7 +11,7 @@ import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -19,6 +19,7 @@ from curate.documents.documents import CORE, NUMBER, PAYLOAD
 from curate.documents.edits import EDIT, EDITS
 from curate.documents.rejected import REASON_COLUMNS
 
+Value = TypeVar("Value")
 KNOWN = {name for name, _ in (*CORE, *PAYLOAD)}
 EXTRA = "extra"
 # Names that this tool's own columns need; an input column of that name gets a prefix.
@@ -48,7 +49,7 @@ class Columns:
                 return ours
         return f"input.{column}" if column in self.theirs else column
 
-    def record(self, record: dict[str, Any]) -> dict[str, Any]:
+    def record(self, record: dict[str, Value]) -> dict[str, Value]:
         """A record by our names."""
         if not self.theirs:
             return record
@@ -97,7 +98,7 @@ def kind_of(value: Any) -> str | None:
 
 
 def fits(value: Any, kind: str) -> bool:
-    """Whether the value can stand in a column of that kind as it is."""
+    """Return whether the value can stand in a column of that kind as it is."""
     have = kind_of(value)
     return have in (None, kind) or kind == "json" or (have == "int64" and kind == "double")
 
@@ -113,7 +114,7 @@ def arrow_type(kind: str) -> pa.DataType:
 def split_extra(record: dict[str, Any], columns: dict[str, str]) -> dict[str, Any]:
     """The values of one JSON record by planned column; misfits as JSON text under `extra`."""
     out: dict[str, Any] = {}
-    rest: dict[str, Any] = {}
+    rest = {}
     for key, value in record.items():
         name = column_name(key)
         kind = columns.get(name)

@@ -82,33 +82,42 @@ Event = Row | Skipped | Corrupt
 MOST_NAMED = 100
 
 
+@dataclass
+class Place:
+    """Damage at an offset of a file, and `count` places in all from there on."""
+
+    file: str
+    offset: int
+    what: str
+    count: int = 1
+
+
 class Damage:
     """What of an input cannot be read: the first MOST_NAMED places by name, the others counted by
     file, with the place of the first of them, so that no input fills memory or records."""
 
     def __init__(self) -> None:
         self.count = 0
-        self._named: list[dict[str, Any]] = []
-        self._others: dict[str, dict[str, Any]] = {}
+        self._named: list[Place] = []
+        self._others: dict[str, Place] = {}
 
     def add(self, file: str, offset: int, what: str, count: int = 1) -> None:
         """Takes up places of a file, `count` of them from an offset on."""
         self.count += count
         if len(self._named) < MOST_NAMED:
-            self._named.append({"file": file, "offset": offset, "what": what, "count": count})
+            self._named.append(Place(file, offset, what, count))
         elif file in self._others:
-            self._others[file]["count"] += count
+            self._others[file].count += count
         else:
-            self._others[file] = {"file": file, "offset": offset, "what": what, "count": count}
+            self._others[file] = Place(file, offset, what, count)
 
     def add_all(self, other: Damage) -> None:
         """Takes up the damage of another part of the input."""
-        for entry in other.entries():
-            self.add(**entry)
+        for place in other.places():
+            self.add(place.file, place.offset, place.what, place.count)
 
-    def entries(self) -> list[dict[str, Any]]:
-        """file, offset, what and count: an entry that counts more than one place stands for all
-        from its offset on that have no entry."""
+    def places(self) -> list[Place]:
+        """The places by name, then of each file those that have no entry."""
         return [*self._named, *self._others.values()]
 
 

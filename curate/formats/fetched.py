@@ -27,10 +27,10 @@ from curate.formats.compression import open_input
 from curate.formats.data_sets import Choice
 from curate.formats.kinds import format_by_name
 from curate.formats.listing import in_data_sets
-from llmcurate.base.disk.safe_paths import inside
+from llmcurate.base.disk.files import inside
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed, UsageError
-from llmcurate.base.terminal.progress import Progress, say
+from llmcurate.base.terminal import Progress, say
 
 LISTS = (".paths", ".paths.gz")  # files with a path or URL a line, as Common Crawl has them
 
@@ -109,12 +109,12 @@ AT_ONCE = 8  # servers are asked about so many files at a time
 
 
 def is_url(path: str) -> bool:
-    """Whether an input is elsewhere."""
+    """Return whether an input is elsewhere."""
     return "://" in path and not path.lower().startswith("file://")
 
 
 def is_web(path: str) -> bool:
-    """Whether it is a URL of HTTP(S)."""
+    """Return whether it is a URL of HTTP(S)."""
     return path.lower().startswith(("http://", "https://"))
 
 

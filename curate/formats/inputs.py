@@ -2,27 +2,36 @@
 
 The plan depends on the input alone: same files, same plan, for any number of workers. A partition
 is one slice of a large file (gzip members or zstd frames of an archive, where verified; line
-ranges of plain JSON lines; row groups of parquet) or a run of small files.
+ranges of plain JSON lines; row groups of parquet) or a run of small files. The types of unknown
+columns are fixed before any partition is read. The plan stands as columns in Arrow files that
+whoever needs one partition maps: no worker holds a plan.
 """
 
 from __future__ import annotations
 
 import json
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property, partial
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
-from curate.formats.columns import Columns
+import numpy as np
+import pyarrow as pa
+
+from curate.formats.columns import EXTRA, KNOWN, Columns, column_name, kind_of
 from curate.formats.data_sets import Choice
+from curate.formats.delimited import read_header
+from curate.formats.jsonl import sample
 from curate.formats.kinds import FORMATS
-from curate.formats.listing import find_files, readable
-from curate.formats.partitions import InputFile, Partitions, Slice, map_plan, write_plan
-from llmcurate.base.disk.files import text_digest
+from curate.formats.listing import InputFile, find_files, readable
+from curate.formats.parquet import read_schema
+from llmcurate.base.disk.files import replacing, text_digest
 from llmcurate.base.disk.process import AT_ONCE, in_order
 from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import UsageError
 from llmcurate.base.messages import Message
 
 # Where nothing is set: 16 MiB keep the processes of one machine balanced; from 64 GiB on there are
@@ -35,6 +44,164 @@ MANY_SLICES = 1000  # small files in 16 MiB at most
 def partition_size(total: int) -> int:
     """The bytes of a partition of an input of so many, where no setting says it."""
     return min(max(total // MANY_PARTITIONS, PARTITION_BYTES), MOST_BYTES)
+
+
+MOST = 500  # columns planned from JSON keys; later keys go to `extra`
+MOST_STORED = 10_000  # columns of tables: each takes 15 kB in a worker, however few its rows are
+FILES, PARTITIONS = "plan-files.arrow", "plan-partitions.arrow"  # in the first stage's folder
+ROWS = 1 << 16  # of a record batch of these files
+_FIELDS = tuple(f.name for f in fields(InputFile))
+
+
+@dataclass(frozen=True)
+class Slice:
+    """A part of a file: bytes [start, end) of an archive or of lines, row groups of parquet."""
+
+    file: int
+    start: int
+    end: int | None
+
+
+class Partitions(Sequence[tuple[Slice, ...]]):
+    """Tuples of slices over `rows`, a column of lists of (file, start, end)."""
+
+    def __init__(self, rows: pa.ChunkedArray) -> None:
+        self.rows = rows
+
+    @classmethod
+    def of(cls, partitions: Iterable[Iterable[Slice]]) -> Partitions:
+        """The same partitions; each is held as numbers alone once it has been given."""
+        if isinstance(partitions, Partitions):
+            return partitions
+        bounds, numbers = array("i", [0]), {k: array("q") for k in ("file", "start", "end")}
+        for partition in partitions:
+            for s in partition:
+                numbers["file"].append(s.file)
+                numbers["start"].append(s.start)
+                numbers["end"].append(-1 if s.end is None else s.end)
+            bounds.append(len(numbers["file"]))
+        columns = {k: np.frombuffer(v, np.int64) for k, v in numbers.items()}
+        slices = pa.StructArray.from_arrays(
+            [
+                pa.array(columns["file"]),
+                pa.array(columns["start"]),
+                pa.array(columns["end"], mask=columns["end"] < 0),
+            ],
+            names=list(columns),
+        )
+        lists = pa.ListArray.from_arrays(pa.array(np.frombuffer(bounds, np.int32)), slices)
+        return cls(pa.chunked_array([lists]))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[Slice, ...]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Partitions: ...
+
+    def __getitem__(self, index: int | slice) -> tuple[Slice, ...] | Partitions:
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            assert step == 1
+            return Partitions(self.rows.slice(start, max(0, stop - start)))
+        return tuple(Slice(**s) for s in self.rows[index].as_py())
+
+    def __iter__(self) -> Iterator[tuple[Slice, ...]]:
+        for partition in self.numbers():
+            yield tuple(Slice(*numbers) for numbers in partition)
+
+    def numbers(self) -> Iterator[list[list[Any]]]:
+        """[[file, start, end], ...] of each partition, ROWS of them in memory at a time."""
+        for first in range(0, len(self), ROWS):
+            for chunk in self.rows.slice(first, ROWS).chunks:
+                flat = chunk.flatten()
+                columns = (flat.field(name).to_pylist() for name in ("file", "start", "end"))
+                slices = [*map(list, zip(*columns, strict=True))]
+                ends = (chunk.offsets.to_numpy() - chunk.offsets[0].as_py()).tolist()
+                for begin, end in pairwise(ends):
+                    yield slices[begin:end]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Partitions) and bool(self.rows.equals(other.rows))
+
+    def __hash__(self) -> int:
+        return len(self)
+
+    def table(self) -> pa.Table:
+        """A row a slice: part, slice (in the partition), file, start."""
+        rows = pa.concat_arrays(self.rows.chunks)
+        counts = rows.value_lengths().to_numpy(zero_copy_only=False)
+        begins = np.repeat(np.cumsum(counts) - counts, counts)
+        flat = rows.flatten()
+        return pa.table(
+            {
+                "part": np.repeat(np.arange(len(rows), dtype=np.int32), counts),
+                "slice": (np.arange(len(flat)) - begins).astype(np.int32),
+                "file": flat.field("file"),
+                "start": flat.field("start"),
+            }
+        )
+
+
+class Files(Sequence[InputFile]):
+    """The files of a plan over a table with a column of bytes or numbers a field."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+
+    def __len__(self) -> int:
+        return int(self._table.num_rows)
+
+    @overload
+    def __getitem__(self, index: int) -> InputFile: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[InputFile]: ...
+
+    def __getitem__(self, index: int | slice) -> InputFile | Sequence[InputFile]:
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        values = {name: self._table[name][index].as_py() for name in _FIELDS}
+        # Names of files may hold bytes that are no UTF-8.
+        texts = {k: v.decode("utf-8", "surrogateescape") for k, v in values.items() if k != "size"}
+        return InputFile(**{**values, **texts})
+
+
+def _write(table: pa.Table, path: Path) -> None:
+    with (
+        replacing(path, if_other=True) as aside,
+        pa.OSFile(str(aside), "wb") as file,
+        pa.ipc.new_file(file, table.schema) as writer,
+    ):
+        writer.write_table(table, max_chunksize=ROWS)
+
+
+def _map(path: Path) -> pa.Table:
+    with pa.memory_map(str(path)) as file:
+        return pa.ipc.open_file(file).read_all()
+
+
+def write_plan(
+    folder: Path, files: Sequence[InputFile], partitions: Iterable[Iterable[Slice]]
+) -> None:
+    """Writes both into a folder."""
+    columns = {}
+    for name in _FIELDS:
+        values = [getattr(f, name) for f in files]
+        if name == "size":
+            columns[name] = pa.array(values, pa.int64())
+        else:
+            encoded = (v.encode("utf-8", "surrogateescape") for v in values)
+            columns[name] = pa.array(encoded, pa.binary(), size=len(values))
+    _write(pa.table(columns), folder / FILES)
+    _write(pa.table({"slices": Partitions.of(partitions).rows}), folder / PARTITIONS)
+
+
+def map_plan(folder: Path) -> tuple[Files, Partitions]:
+    """What was written, mapped."""
+    return Files(_map(folder / FILES)), Partitions(_map(folder / PARTITIONS)["slices"])
 
 
 @dataclass(frozen=True)
@@ -108,7 +275,7 @@ class InputPlan:
         """How many documents of a partition are read; None: all."""
         return self.documents_of_last if partition == len(self.partitions) - 1 else None
 
-    def without_documents(self, documents: Iterable[list[int]]) -> dict[str, Any]:
+    def without_documents(self, documents: Iterable[list[int]]) -> dict[str, int | str]:
         """`files`, the number of those that gave no document, and the name of the `first`.
         documents: of each slice of each partition, but for slices that were not read."""
         counts = [0] * len(self.files)
@@ -119,11 +286,12 @@ class InputPlan:
         return {"files": len(empty), "first": self.files[empty[0]].rel if empty else ""}
 
 
-def empty_files(figures: dict[str, Any]) -> list[str]:
-    """A line on the files that gave no document; nothing if each gave one."""
-    files, first = (figures.get("without_documents") or {"files": 0, "first": ""}).values()
-    if not files:
+def empty_files(without: dict[str, int | str] | None) -> list[str]:
+    """A line on the files that gave no document, as of `without_documents`; nothing if each gave
+    one."""
+    if not without or not without["files"]:
         return []
+    files, first = int(without["files"]), without["first"]
     return [f"{counted(files, 'file')} gave no document{': ' if files == 1 else ', first '}{first}"]
 
 
@@ -154,8 +322,9 @@ def plan_inputs(
     """Files cut into partitions of about partition_bytes (stored size; None: by the input's);
     at_once: files that are looked at together, which changes nothing else; skip_unreadable,
     columns, choice: as of `find_files`."""
-    how: dict[str, Any] = {"skip_unreadable": skip_unreadable, "columns": columns}
-    listed = find_files(inputs, at_once=at_once, choice=choice, **how)
+    listed = find_files(
+        inputs, at_once=at_once, skip_unreadable=skip_unreadable, columns=columns, choice=choice
+    )
     plan = plan_files(listed.files, partition_bytes, sample_lines, at_once, columns)
     return replace(plan, notices=tuple(listed.notices), unreadable=listed.unreadable)
 
@@ -179,8 +348,6 @@ def _planned(
     at_once: int,
     names: Columns,
 ) -> InputPlan:
-    from curate.formats.column_plan import carried_columns
-
     target = partition_bytes or partition_size(sum(file.size for file in files))
     most = MANY_SLICES if partition_bytes else MANY_SLICES * target // PARTITION_BYTES
     cut = in_order(partial(_slices, target=target), [*enumerate(files)], at_once)
@@ -211,3 +378,92 @@ def _grouped(
             group, weight = [], 0
     if group:
         yield tuple(group)
+
+
+# Columns that are carried along.
+
+
+def _join(a: str | None, b: str | None) -> str | None:
+    if a is None or b is None or a == b:
+        return a or b
+    return "double" if {a, b} == {"int64", "double"} else "json"
+
+
+def _arrow_kind(kind: pa.DataType) -> str | None:
+    if pa.types.is_null(kind):
+        return None
+    if pa.types.is_dictionary(kind):
+        return _arrow_kind(kind.value_type)
+    if pa.types.is_boolean(kind):
+        return "bool"
+    if pa.types.is_integer(kind) and kind != pa.uint64():
+        return "int64"
+    if pa.types.is_floating(kind):
+        return "double"
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return "string"
+    return f"arrow:{pa.schema([('c', kind)]).serialize().to_pybytes().hex()}"
+
+
+def _same(old: str | None, new: str | None, path: str, column: str) -> str | None:
+    """The kind that holds both; UsageError for nested or special types that differ."""
+    special = any(k is not None and k.startswith("arrow:") for k in (old, new))
+    if special and None not in (old, new) and old != new:
+        raise UsageError(
+            f"input {path}: column {column!r} has another type than in the files before it;"
+            " convert one of them"
+        )
+    return _join(old, new)
+
+
+def join_columns(before: dict[str, str], now: dict[str, str], path: str) -> dict[str, str]:
+    """The columns of two inputs together; path: of the later one, for an error."""
+    names = sorted({*before, *now})
+    kinds = {n: _same(before.get(n), now.get(n), path, n) for n in names}
+    return {name: kind or "string" for name, kind in kinds.items()}
+
+
+def carried_columns(
+    files: Sequence[Any],
+    sample_lines: int,
+    at_once: int = AT_ONCE,
+    columns: Columns = Columns(),
+) -> dict[str, str]:
+    """name -> kind of every unknown column, over all files; `extra` where there are JSON lines or
+    CSV."""
+    kinds: dict[str, str | None] = {}
+    json_lines = any(file.format == "csv" for file in files)
+    schemas = in_order(partial(_schema, columns=columns), files, at_once)
+    for file, schema in zip(files, schemas, strict=True):
+        if schema is not None:
+            for f in schema:
+                if f.name in KNOWN:
+                    continue
+                name = column_name(f.name, f.type)
+                kinds[name] = _same(kinds.get(name), _arrow_kind(f.type), file.path, f.name)
+            if len(kinds) > MOST_STORED:
+                raise UsageError(
+                    f"input {file.path}: it makes {len(kinds):,} columns to carry along, and"
+                    f" {MOST_STORED:,} are the most: write it without those that are not needed"
+                )
+        elif file.format == "jsonl":
+            json_lines = True
+            for record in sample(file.path, file.codec, sample_lines):
+                for key, value in columns.record(record).items():
+                    name = column_name(key)
+                    if key not in KNOWN and (name in kinds or len(kinds) < MOST):
+                        kinds[name] = _same(kinds.get(name), kind_of(value), file.path, key)
+        else:
+            for name, kind in getattr(FORMATS[file.format].reader, "COLUMNS", {}).items():
+                kinds[name] = _same(kinds.get(name), kind, file.path, name)
+    if json_lines:
+        kinds[EXTRA] = "json"
+    return {name: kind or "string" for name, kind in sorted(kinds.items())}
+
+
+def _schema(file: Any, columns: Columns) -> pa.Schema | None:
+    """That of a parquet file, and of CSV, whose columns are text."""
+    if file.format == "csv":
+        names = read_header(file.path, file.codec, columns)
+        return pa.schema([(name, pa.string()) for name in names])
+    return read_schema(file.path, columns) if file.format == "parquet" else None

@@ -77,7 +77,7 @@ class _Formats(dict[str, Format]):
 
     def take_new(self) -> bool:
         """Takes up what the index lacks."""
-        return self.take(declared("curate.formats", WORD).values())
+        return self.take(declared("curate", WORD).values())
 
     def __missing__(self, name: str) -> Format:
         if self.take_new():

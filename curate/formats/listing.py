@@ -1,23 +1,26 @@
 """Input files: what the inputs of a command mean, and what of it is passed over.
 
 A folder means the files below it, a run's folder its corpus. Runs below a folder are passed over,
-so that an OUT may lie within IN.
+so that an OUT may lie within IN. A file has marks by which a store shows that it has changed.
 """
 
 from __future__ import annotations
 
+import atexit
 import errno
 import os
+import shutil
+import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Set
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache, partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from curate.fetch.hub import INSTALL, is_hub, is_repository, pinned
-from curate.formats import standard_input
 from curate.formats.columns import Columns
 from curate.formats.compression import escaped, open_input, path_of, sniff
 from curate.formats.data_sets import MOST_CARD, Choice, chosen_files
@@ -28,18 +31,138 @@ from curate.formats.kinds import (
     format_by_name,
     why_no_documents,
 )
-from curate.formats.partitions import InputFile, file_system, stamp_of, state_of
 from llmcurate.base.disk.process import AT_ONCE, in_order
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed, UsageError
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """path: as fsspec opens it; rel: below the input as given; stamp: what reuse depends on;
+    state: size and time or tag, which a listing shows without opening the file; url: where it was
+    fetched from."""
+
+    path: str
+    rel: str
+    format: str
+    codec: str
+    size: int
+    stamp: str
+    state: str = ""
+    url: str = ""
+
+    @property
+    def holds_pages(self) -> bool:
+        """Return whether its documents are web pages, of which `extract` makes text."""
+        is_text = self.format == "archive" and ".wet" in self.rel
+        return FORMATS[self.format].pages and not is_text
+
+    def now(self) -> tuple[str, str]:
+        """(state, stamp) as they are now. What takes more than a request is left as it was: the
+        stamp of a URL, and all but the size at a web server, whose machines may give tags of their
+        own. OSError where the file is gone."""
+        fs, path = file_system(self.path)
+        stored = Stored.of(fs, path)
+        if self.url:  # fetched: on record is what the server called it, and its content
+            state = self.state if stored.size == self.size else f"{stored.size}@"
+            return state, stored.stamp(fs).rpartition("@")[0]
+        if "://" not in self.path:
+            return stored.state, stored.stamp(fs)
+        if self.path.startswith(("http://", "https://")):
+            return f"{stored.size}@{self.state.partition('@')[2]}", self.stamp
+        return stored.state, self.stamp
+
+
+def file_system(path: str) -> tuple[Any, str]:
+    """(fsspec's file system of a path or URL, the path within it). Without :// it is a path of this
+    machine, whatever other colons it has. ValueError, ImportError: as of fsspec."""
+    import fsspec
+
+    if "://" in path:
+        fs, root = fsspec.core.url_to_fs(path)
+        return fs, root
+    fs = fsspec.filesystem("file")
+    return fs, fs._strip_protocol(path_of(path))
+
+
+# blob_id: of the Hugging Face hub; it names a file's content, whatever the commit.
+_TAGS = ("ETag", "etag", "md5Hash", "content_md5", "sha256", "blob_id")
+_TIMES = ("mtime", "LastModified", "Last-Modified", "created")
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A file as its store lists it. name: the store's own; kind: `file`, or what else it is; tag:
+    of its content, where the store gives one; time: of its change."""
+
+    name: str = ""
+    kind: str = "file"
+    size: int | None = None
+    tag: str = ""
+    time: str = ""
+
+    @classmethod
+    def of(cls, fs: Any, path: str) -> Stored:
+        """What fsspec's file system says of a path. OSError: as of the store."""
+        info = fs.info(path)
+        tag, time = (
+            next((str(info[key]) for key in keys if info.get(key)), "") for keys in (_TAGS, _TIMES)
+        )
+        return cls(info["name"], info["type"], info.get("size"), tag, time)
+
+    @property
+    def state(self) -> str:
+        """Size and tag or time of change, which take no reading."""
+        return f"{self.size}@{self.tag or self.time}"
+
+    def stamp(self, fs: Any) -> str:
+        """Time of change and the first and last 64 KiB; the tag where there is one."""
+        if self.tag:
+            return self.tag
+        import xxhash
+
+        digest = xxhash.xxh3_128()
+        with fs.open(self.name, "rb") as f:
+            digest.update(f.read(1 << 16))
+            if self.size is None or self.size > 1 << 17:
+                f.seek(-(1 << 16), 2)
+                digest.update(f.read(1 << 16))
+        return f"{digest.hexdigest()}@{self.time}"
+
+
+STANDARD_INPUT = "-"  # what stands for it among inputs
+COPIED = 1 << 20  # bytes at a time
+
+
+def standard_input() -> str:
+    """The path of a copy of what is piped in, so that workers read it in parts. It lies in a folder
+    of its own under TMPDIR and goes when the process ends. Its time is fixed: the same bytes piped
+    again are the same input, and a run over them resumes. UsageError for a terminal, or where
+    nothing comes."""
+    return _copied(sys.stdin)
+
+
+@cache
+def _copied(stream: Any) -> str:
+    if stream.isatty():
+        raise UsageError("input -: standard input is a terminal; pipe documents into it")
+    folder = tempfile.mkdtemp(prefix="llmcurate-stdin-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = Path(folder, "stdin")
+    with open(path, "wb") as copy:
+        shutil.copyfileobj(stream.buffer, copy, COPIED)
+    if path.stat().st_size == 0:
+        raise UsageError("input -: standard input is empty")
+    os.utime(path, (1, 1))  # 0 stands for no time
+    return str(path)
 
 
 def _expanded(inputs: Iterable[str], columns: Columns, problems: list[OSError]) -> Iterable[str]:
     """The inputs, patterns (crawl/*.warc.gz) replaced by what they match, in order of name.
     problems: gets folders that a pattern leads into and that cannot be read."""
     for path in inputs:
-        if path == standard_input.NAME:
-            copy = standard_input.standard_input()
+        if path == STANDARD_INPUT:
+            copy = standard_input()
             if format_by_content(copy, columns) is None:
                 raise UsageError(
                     "input -: not a format that shows by its content (WARC, ARC, JSON lines,"
@@ -177,7 +300,7 @@ class _Listed:
     fs: Any
     path: str
     rel: str
-    info: dict[str, Any] = field(default_factory=dict)
+    stored: Stored = Stored()
     notice: _Notice | None = None
     skip: bool = False
 
@@ -190,7 +313,9 @@ def _files(
     columns: Columns,
     choice: Choice,
 ) -> InputFiles:
-    paths, commits = pinned(map(str, inputs))
+    paths, commits = [*map(str, inputs)], list[str]()
+    if any(path.lower().startswith("hf://") for path in paths):
+        paths, commits = pinned(paths)
     problems: list[OSError] = []
     lines: list[str] = []  # on data sets
     listed = [
@@ -277,28 +402,28 @@ def _listed(
             )
         rel = escaped(rel)
         try:
-            info = fs.info(name)
+            stored = Stored.of(fs, name)
         except FileNotFoundError:
-            info = {"type": "broken link"}
+            stored = Stored(kind="broken link")
         except OSError as error:
             if error.errno == errno.ELOOP and folder:
-                info = {"type": "link to itself"}
+                stored = Stored(kind="link to itself")
             elif isinstance(error, PermissionError) and skip_unreadable:
                 yield _Listed(location, folder, fs, path, rel, notice=_Notice.of(error))
                 continue
             else:
                 raise
-        if info["type"] != "file" and not folder:
+        if stored.kind != "file" and not folder:
             raise UsageError(
                 f"input {path} is a pipe, socket or device, which cannot be read twice: copy it to"
                 " a file, or give - and pipe it in"
             )
-        if info["type"] != "file":
+        if stored.kind != "file":
             notice = _Notice(f"skipped {path}: no regular file")
-            yield _Listed(location, folder, fs, path, rel, info, notice)
+            yield _Listed(location, folder, fs, path, rel, stored, notice)
         else:
-            seen = is_known(path, state_of(info))
-            yield _Listed(location, folder, fs, path, rel, info, skip=seen)
+            seen = is_known(path, stored.state)
+            yield _Listed(location, folder, fs, path, rel, stored, skip=seen)
     if not some:
         raise _holds_none(location)
 
@@ -387,7 +512,7 @@ def _looked_at(
 
 
 def _opened(file: _Listed, columns: Columns) -> InputFile | _Notice:
-    path, rel, info = file.path, file.rel, file.info
+    path, rel, stored = file.path, file.rel, file.stored
     kind = format_by_name(rel) or format_by_content(path, columns)
     if kind is None:
         if not file.folder:
@@ -406,4 +531,4 @@ def _opened(file: _Listed, columns: Columns) -> InputFile | _Notice:
     if kind != "parquet":
         with open_input(path) as f:
             codec = sniff(f)
-    return InputFile(path, rel, kind, codec, info["size"], stamp_of(file.fs, info), state_of(info))
+    return InputFile(path, rel, kind, codec, stored.size or 0, stored.stamp(file.fs), stored.state)

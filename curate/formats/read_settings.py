@@ -118,7 +118,7 @@ class ReadSettings(BaseModel):
         """The settings that decide which documents are read."""
         from curate.formats.inputs import PARTITION_BYTES
 
-        values: dict[str, Any] = self.model_dump(mode="json")
+        values = self.model_dump(mode="json")
         if self.share is None:
             del values["seed"]
         del values["split"], values["config"]  # the files are in the fingerprint of the input
@@ -140,7 +140,7 @@ class ReadSettings(BaseModel):
         return Choice(self.split, self.config)
 
     def draws(self, key: str) -> bool:
-        """Whether the share holds the document of this id."""
+        """Return whether the share holds the document of this id."""
         if self.share is None:
             return True
         # Named, so that other draws by id (held-out text, samples) are of other documents.

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from sys import getsizeof
 from typing import Any
 
@@ -22,10 +22,10 @@ import pyarrow.compute as pc
 from curate.documents.documents import NUMBER, PAYLOAD, Documents
 from curate.formats.columns import schema
 from curate.formats.events import Corrupt, Damage, Event, LeftOut, Portion, Row, Skipped
-from curate.formats.inputs import InputPlan, plan_inputs
+from curate.formats.inputs import InputPlan, Slice, plan_inputs
 from curate.formats.jsonl import missing_text, sample
 from curate.formats.kinds import FORMATS
-from curate.formats.partitions import InputFile, Slice
+from curate.formats.listing import InputFile
 from curate.formats.read_settings import ReadSettings
 from llmcurate.base.disk.parquet_writer import row_bytes
 from llmcurate.base.disk.units import counted
@@ -74,7 +74,7 @@ class Account:
             "bad_dates": self.bad_dates,
             "skipped": dict(self.skipped),
             "corrupt": self.corrupt.count,
-            "corrupt_examples": self.corrupt.entries()[:examples],
+            "corrupt_examples": [asdict(place) for place in self.corrupt.places()[:examples]],
             "left_out": dict(self.left_out),
             "digests_compared": self.compared,
             "digests_differing": dict(self.differing),

@@ -18,8 +18,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from curate.formats.codecs import MAGIC
-from curate.formats.compression import BREAK, DATA, START, Piece, first_member, members, sniff
+from curate.formats.compression import (
+    BREAK,
+    DATA,
+    MAGIC,
+    START,
+    Piece,
+    first_member,
+    members,
+    sniff,
+)
 from curate.formats.events import Corrupt
 from curate.formats.heads import (
     ARC_START,
@@ -323,7 +331,7 @@ class _Reader:
         yield Corrupt(offset, f"{flaw}: {size} bytes")
 
     def _search(self, data: bytes, pos: int) -> int | None:
-        """Where the next record's head begins behind `pos`, or None."""
+        """Return where the next record's head begins behind `pos`, or None."""
         kinds = [self.format] if self.format else ["warc", "arc"]
         starts = [m.end() for m in (NEXT_RECORD[kind].search(data, pos) for kind in kinds) if m]
         return min(starts) if starts else None
@@ -397,7 +405,7 @@ class _Reader:
             record.damage, record.missing = flaw, missing
 
     def _in_step(self) -> bool:
-        """Whether a record, or the end of the run, follows here."""
+        """Return whether a record, or the end of the run, follows here."""
         stream = self.stream
         if not stream.fill(5) and stream.pos == len(stream.buf):
             return True

@@ -11,11 +11,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from curate.corpus import indexes
-from curate.corpus.manifests import manifest_path
-from curate.corpus.stage_files import part_path
+from curate.corpus.manifests import manifest_path, part_path
 from curate.formats.inputs import InputPlan
 from curate.inspect.whatif.apply import check_unchanged
 from curate.run.driver import run_planned
@@ -23,17 +22,24 @@ from curate.run.homes import ANEW, FILE, FOLDER, RUNS, manifest, sealed_rows
 from curate.run.intact import EXTRA, MOST_NAMED, corpus_seals, extra_files, place
 from curate.run.ledger import Ledger, ledger_path
 from curate.run.messages import Specification
-from curate.run.outcome import Options
 from curate.run.plan import RunPlan, plan_run
+from curate.run.records import Options
 from curate.steps.recipe import load
 from llmcurate.base.disk import seals
-from llmcurate.base.disk.safe_paths import is_below
+from llmcurate.base.disk.files import is_below
 from llmcurate.base.disk.seals import Seal
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
-from llmcurate.base.terminal.progress import Progress
+from llmcurate.base.terminal import Progress
 
 Row = tuple[str, int | None]  # a row of the ledger: stage, and partition where it is of one
+
+
+class Fault(NamedTuple):
+    """A file, and what is wrong with it."""
+
+    path: str
+    what: str
 
 
 @dataclass
@@ -42,6 +48,7 @@ class Check:
     path of a file that it seals and that is not what it says; repaired: whether a run made all of
     that anew."""
 
+    JSON = ("out", "files", "faulty", "faults=first", "repaired")
     out: Path
     files: int = 0
     faults: dict[str, str] = field(default_factory=dict)
@@ -50,26 +57,25 @@ class Check:
 
     @property
     def passed(self) -> bool:
-        """Whether nothing is wrong."""
+        """Return whether nothing is wrong."""
         return not self.faults
 
-    def dump(self) -> dict[str, Any]:
-        """As JSON values."""
-        first = [{"path": p, "what": w} for p, w in sorted(self.faults.items())[:MOST_NAMED]]
-        return {
-            "out": str(self.out),
-            "files": self.files,
-            "faulty": len(self.faults),
-            "faults": first,
-            "repaired": self.repaired,
-        }
+    @property
+    def faulty(self) -> int:
+        """Files that are not as they were written."""
+        return len(self.faults)
+
+    @property
+    def first(self) -> list[Fault]:
+        """The first faults, by path."""
+        return [Fault(*fault) for fault in sorted(self.faults.items())[:MOST_NAMED]]
 
     def text(self) -> str:
         """For the terminal: a line a file, of the first ones, and the counts."""
-        lines = [f"{path} {what}" for path, what in sorted(self.faults.items())[:MOST_NAMED]]
-        if len(self.faults) > MOST_NAMED:
-            lines.append(f"and {counted(len(self.faults) - MOST_NAMED, 'file')} more")
-        count = counted(len(self.faults), "file")
+        lines = [f"{path} {what}" for path, what in self.first]
+        if self.faulty > MOST_NAMED:
+            lines.append(f"and {counted(self.faulty - MOST_NAMED, 'file')} more")
+        count = counted(self.faulty, "file")
         end = f"{count} missing, changed or too many" if self.faults else "as they were written"
         lines.append(f"{counted(self.files, 'file')} compared: {end}")
         return "\n".join(lines)

@@ -11,17 +11,18 @@ from typing import Any
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from curate.corpus.decisions import Decision
 from curate.documents.edits import Edit, edited, edits_of
 from curate.documents.rejected import FOLDER, Reason, reasons_of
 from curate.inspect.browse.originals import Originals
-from curate.inspect.results import OPTIONAL
 from curate.run.homes import kept_folder
-from curate.steps.contracts import Explains, Settings
+from curate.steps.contracts import Explains, SaysOfDecisions, Settings
 from llmcurate.base.disk.files import part_files
 from llmcurate.base.disk.units import format_measure
 from llmcurate.base.errors import UsageError
+from llmcurate.base.messages import OPTIONAL
 from llmcurate.base.pages.html import plain
-from llmcurate.base.terminal.output import one_line
+from llmcurate.base.terminal import one_line
 
 SHOWN = 80  # characters of a passage, or of a value, on a terminal
 
@@ -60,7 +61,7 @@ class Account:
     reasons: list[Reason]
     settings: dict[str, str]
     edits: list[Cut]
-    decisions: list[dict[str, Any]]
+    decisions: list[Decision]
     measured: dict[str, Any]
     explained: dict[str, list[str]]
     text: str
@@ -79,10 +80,10 @@ def find(out: Path, name: str) -> Account | None:
         place = _find(folder, name)
         if place is not None:
             part, row = place
-            decisions = []
+            decisions: list[Decision] = []
             path = out / "decisions.parquet"
             if path.exists():
-                decisions = pq.read_table(path, filters=[("id", "=", name)]).to_pylist()
+                decisions = Decision.rows(pq.read_table(path, filters=[("id", "=", name)]))
             steps = _steps(out)
             account = Account(
                 id=name,
@@ -95,10 +96,12 @@ def find(out: Path, name: str) -> Account | None:
                 edits=[Cut(*edit) for edit in edits_of(row)],
                 decisions=decisions,
                 measured={k: v for k, v in row.items() if "." in k and v is not None},
-                explained=_by_steps(steps, row),
+                explained={},
                 text=row.get("text") or "",
             )
+            _explain(steps, account)
             if not isinstance(steps, str):
+                _ask(steps, decisions)
                 inputs = _inputs(out, part, name, row.get("text"), edits_of(row))
                 _quote(steps, inputs, account)
             return account
@@ -142,6 +145,14 @@ def _inputs(
     return inputs if text == (final or "").encode() else {}
 
 
+def _ask(steps: tuple[Settings, ...], decisions: list[Decision]) -> None:
+    """Fills in the words of steps for their decisions."""
+    speakers = {getattr(s, "method", ""): s for s in steps if isinstance(s, SaysOfDecisions)}
+    for decision in decisions:
+        if decision.method in speakers:
+            decision.said = speakers[decision.method].said(decision)
+
+
 def _quote(steps: tuple[Settings, ...], inputs: dict[str, bytes], account: Account) -> None:
     """Puts the text of spans beside their positions, where it is known."""
     for edit in account.edits:
@@ -153,33 +164,32 @@ def _quote(steps: tuple[Settings, ...], inputs: dict[str, bytes], account: Accou
     methods = {getattr(step, "method", None): at for at, step in enumerate(steps)}
     final = account.text.encode()
     for decision in account.decisions:
-        at = methods.get(decision["method"])
-        if decision["span_start"] is None or at is None:
+        at = methods.get(decision.method)
+        if decision.span_start is None or at is None:
             continue
         text = next((inputs[label] for label in labels[at:] if label in inputs), final)
-        decision["text"] = _slice(text, decision["span_start"], decision["span_end"])
+        decision.text = _slice(text, decision.span_start, decision.span_end)
 
 
-def _slice(text: bytes, start: int, end: int) -> str:
+def _slice(text: bytes, start: int, end: int | None) -> str:
     return text[start:end].decode("utf-8", "replace")
 
 
-def _by_steps(steps: tuple[Settings, ...] | str, row: dict[str, Any]) -> dict[str, list[str]]:
-    """What steps that measured this document say of its text, where they can say more than the
-    value. The text is the one in OUT: later steps may have edited it since."""
-    if not row.get("text"):
-        return {}
+def _explain(steps: tuple[Settings, ...] | str, account: Account) -> None:
+    """Fills in what steps that measured the document say of its text, beyond the value. The text is
+    the one in OUT: later steps may have edited it since."""
+    if not account.text:
+        return
     if isinstance(steps, str):
-        return {"recipe": [steps]}
-    measured = {name.rpartition(".")[0] for name, v in row.items() if "." in name and v is not None}
-    accounts = {}
+        account.explained["recipe"] = [steps]
+        return
+    measured = {name.rpartition(".")[0] for name in account.measured}
     for step in steps:
         if isinstance(step, Explains) and step.label in measured:
             try:
-                accounts[step.label] = step.explain(row["text"])
+                account.explained[step.label] = step.explain(account.text)
             except UsageError as error:
-                accounts[step.label] = [f"cannot be explained: {error}"]
-    return accounts
+                account.explained[step.label] = [f"cannot be explained: {error}"]
 
 
 def near_ids(out: Path, name: str, most: int = 3) -> list[str]:
@@ -222,27 +232,34 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:g}"
 
 
-def _partner(partner: str | None, corpus: str | None) -> str | None:
-    """The id of the partner, with the earlier corpus that it lies in."""
-    return f"{partner} in {corpus}" if corpus else partner
-
-
-def _passage(decision: dict[str, Any], name: str) -> str:
+def _passage(decision: Decision, name: str) -> str:
     """One line on a passage that stands more than once."""
-    start, end = decision["span_start"], decision["span_end"]
-    partner = _partner(decision["partner_id"], decision.get("partner_corpus"))
-    which = f"  {decision['method']}: bytes {start} to {end} of its input"
-    if decision["cluster"] is None:
-        return f"{which} had been seen before ({decision['similarity']:.0%}), where is not known"
+    partner = decision.partner
+    which = f"  {decision.method}: bytes {decision.span_start} to {decision.span_end} of its input"
+    if decision.cluster is None:
+        return f"{which} had been seen before ({decision.similarity:.0%}), where is not known"
     if partner is None:
-        return f"{which} are the copy that stays of cluster {decision['cluster']}"
-    if decision["kept_id"] is None:
+        return f"{which} are the copy that stays of cluster {decision.cluster}"
+    if decision.kept_id is None:
         keeper = f"stand in {'it' if partner == name else partner} too; no copy stays"
-    elif decision["method"] == "suffix-array":  # the copies of its windows may lie apart
-        keeper = f"are made of passages that stand in {'it before' if partner == name else partner}"
     else:
         keeper = "stand in it before" if partner == name else f"are a copy; {partner} keeps them"
-    return f"{which} {keeper} (cluster {decision['cluster']})"
+    return f"{which} {decision.said or keeper} (cluster {decision.cluster})"
+
+
+def _whole(decision: Decision) -> str:
+    """One line on a document that is a copy as a whole."""
+    similar = f" with similarity {decision.similarity:.3f}" if decision.similarity else ""
+    if decision.cluster is None:
+        return f"  {decision.method}: seen before{similar}, where is not known"
+    if decision.said:
+        return f"  {decision.method}: {decision.said}"
+    if decision.partner_id:
+        return (
+            f"  {decision.method}: copy of {decision.partner}{similar};"
+            f" {decision.kept_id} stays (cluster {decision.cluster})"
+        )
+    return f"  {decision.method}: the copy that stays of cluster {decision.cluster}"
 
 
 def _lines(account: Account, most: int = 40) -> list[str]:
@@ -258,27 +275,9 @@ def _lines(account: Account, most: int = 40) -> list[str]:
                 line += f", threshold {_number(reason.threshold)}"
                 line += f" of {setting}" if setting else ""
         lines.append(line + (f" ({reason.detail})" if reason.detail else ""))
-    passages = [d for d in account.decisions if d["span_start"] is not None]
-    for d in account.decisions:
-        if d["span_start"] is not None:
-            continue
-        partner = _partner(d["partner_id"], d.get("partner_corpus"))
-        similar = f" with similarity {d['similarity']:.3f}" if d["similarity"] else ""
-        if d["cluster"] is None:
-            lines.append(f"  {d['method']}: seen before{similar}, where is not known")
-        elif d["method"].startswith("decontaminate"):
-            lines.append(
-                f"  {d['method']}: holds {d['similarity']:.0%} of the item {partner}, which is"
-                " in an evaluation set"
-            )
-        elif d["partner_id"]:
-            lines.append(
-                f"  {d['method']}: copy of {partner}{similar};"
-                f" {d['kept_id']} stays (cluster {d['cluster']})"
-            )
-        else:
-            lines.append(f"  {d['method']}: the copy that stays of cluster {d['cluster']}")
-    lines += [_passage(d, account.id) + _quoted(d.get("text")) for d in passages[:most]]
+    passages = [d for d in account.decisions if d.span_start is not None]
+    lines += [_whole(d) for d in account.decisions if d.span_start is None]
+    lines += [_passage(d, account.id) + _quoted(d.text) for d in passages[:most]]
     if len(passages) > most:
         lines.append(f"  and {len(passages) - most} more passages (--json shows all)")
     cuts = [edit for edit in account.edits if edit.rule != "white_space"]

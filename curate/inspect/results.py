@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 from llmcurate.base.disk.files import make_folder, write_text
-from llmcurate.base.terminal.output import echo, echo_json
-from llmcurate.base.terminal.progress import say
-
-OPTIONAL = {"optional": True}  # metadata of a field that JSON leaves out where it is None
+from llmcurate.base.messages import json_values
+from llmcurate.base.terminal import echo, echo_json, say
 
 
 def check_folder(out: Path | None) -> None:
@@ -21,37 +20,11 @@ def check_folder(out: Path | None) -> None:
         make_folder(out)
 
 
-def values(record: Any) -> Any:
-    """JSON values: of a dataclass its fields in their order, unless it has a `dump` of its own."""
-    if hasattr(record, "dump"):
-        return record.dump()
-    if hasattr(record, "_asdict"):  # a named tuple
-        return record._asdict()
-    if is_dataclass(record):
-        return field_values(record)
-    if isinstance(record, dict):
-        return {name: values(value) for name, value in record.items()}
-    return [*map(values, record)] if isinstance(record, (list, tuple)) else record
-
-
-def field_values(record: Any) -> dict[str, Any]:
-    """The fields of a dataclass as JSON values."""
-    pairs = ((each, getattr(record, each.name)) for each in fields(record))
-    return {
-        each.name: values(value)
-        for each, value in pairs
-        if value is not None or "optional" not in each.metadata
-    }
-
-
 class Findings(ABC):
     """The figures of an inspection, for programs, for a terminal and as a page."""
 
     NAME: ClassVar[str] = "evaluation"  # of the files in OUT
-
-    def dump(self) -> dict[str, Any]:
-        """JSON values."""
-        return field_values(self)
+    JSON: ClassVar[str | Sequence[str] | None] = None  # as of `json_values`
 
     @abstractmethod
     def text(self) -> str:
@@ -64,7 +37,7 @@ class Findings(ABC):
     def write(self, out: Path) -> list[Path]:
         """Writes OUT/NAME.json and OUT/NAME.html."""
         check_folder(out)
-        text = json.dumps(self.dump(), indent=1, ensure_ascii=False) + "\n"
+        text = json.dumps(json_values(self), indent=1, ensure_ascii=False) + "\n"
         paths = [out / f"{self.NAME}.json", out / f"{self.NAME}.html"]
         for path, content in zip(paths, (text, self.page()), strict=True):
             write_text(path, content.encode("utf-8", "replace").decode("utf-8"))
@@ -78,14 +51,12 @@ class Findings(ABC):
             for path in self.write(out):
                 say(f"wrote {path}", as_json)
         if as_json:
-            echo_json(self.dump())
+            echo_json(json_values(self))
 
 
 @dataclass(frozen=True)
 class Computed(Findings):
     """The figures of a package below curate, as it computed them, under the names of their JSON."""
 
+    JSON = "figures"
     figures: dict[str, Any]
-
-    def dump(self) -> dict[str, Any]:
-        return self.figures

@@ -24,10 +24,8 @@ from curate.documents.documents import Documents
 from curate.formats.inputs import InputPlan, empty_files
 from curate.formats.read_settings import ReadSettings
 from curate.formats.reading import plan_reading
-from curate.inspect.report import freshness
-from curate.inspect.report.bins import Histogram, Range, edges_of, fill, numeric_columns, ranges
-from curate.inspect.report.freshness import Source
-from curate.inspect.report.kept import HOST, sql_domain
+from curate.inspect.report.documents import HOST, Source, by_source, sql_domain
+from curate.inspect.report.store import Histogram, Range, edges_of, fill, numeric_columns, ranges
 from curate.inspect.results import Findings
 from curate.text.buffers import as_large_string
 from curate.text.tables import segments
@@ -36,7 +34,7 @@ from llmcurate.base.disk.parquet_writer import TableWriter, one_array
 from llmcurate.base.disk.units import counted, format_bytes, format_percent, format_scaled
 from llmcurate.base.errors import UsageError
 from llmcurate.base.pages.html import plain
-from llmcurate.base.terminal.tables import table
+from llmcurate.base.terminal import table
 
 LENGTHS = ("characters", "words", "bytes")  # words: runs without white space
 TOP = 20
@@ -149,9 +147,9 @@ class Statistics(Findings):
         return "\n".join(lines)
 
     def page(self) -> str:
-        from llmcurate.base.pages import templates
+        from llmcurate.base.pages import html
 
-        return templates.render("stats.html", stats=self)
+        return html.render("stats.html", stats=self)
 
 
 def _length(name: str) -> str:
@@ -209,7 +207,7 @@ def gather(inputs: list[str], read: ReadSettings | None = None) -> Statistics:
                 tally["corrupt"],
                 tally["bad_dates"],
                 tally["without_documents"]["files"],
-                [*plan.notices, *empty_files(tally)],
+                [*plan.notices, *empty_files(tally["without_documents"])],
                 len(plan.files),
                 {n: numbers[_length(n)] for n in LENGTHS},
                 {n: numbers[n] for n in columns if n in numbers},
@@ -217,7 +215,7 @@ def gather(inputs: list[str], read: ReadSettings | None = None) -> Statistics:
                 domains,
                 sources,
                 dates,
-                freshness.by_source(db, "docs"),
+                by_source(db, "docs"),
             )
 
 

@@ -37,12 +37,11 @@ from curate.mix.measure import (
 )
 from curate.mix.sources import EPOCH, Source
 from curate.mix.spill import Copy, Hashed, Spill
-from llmcurate.base.disk.files import text_digest
+from llmcurate.base.disk.files import remove, text_digest
 from llmcurate.base.disk.parquet_writer import writing
 from llmcurate.base.disk.process import Threads
-from llmcurate.base.disk.safe_paths import remove
 from llmcurate.base.errors import RunFailed, UsageError
-from llmcurate.base.terminal.output import echo, echo_json
+from llmcurate.base.terminal import echo, echo_json
 
 if TYPE_CHECKING:
     from curate.mix.overlap import Near

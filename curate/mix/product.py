@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator,
 from curate.mix.design import POLICIES, PRESETS, Request
 from curate.mix.sources import Source, named
 from curate.steps.contracts import Product, ProductContext, digest, step
-from llmcurate.base.disk.safe_paths import remove
+from llmcurate.base.disk.files import remove
 from llmcurate.base.errors import UsageError
 
 # By how many copies a document stood for, how often it stands in the mix: FineWeb2's README

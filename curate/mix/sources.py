@@ -61,7 +61,7 @@ def open_sources(
     UsageError for an input that cannot be read, or that holds web pages.
     """
     from curate.corpus.direct_input import DirectInput
-    from curate.formats.column_plan import carried_columns
+    from curate.formats.inputs import carried_columns
     from curate.formats.reading import plan_reading
 
     read = (read or ReadSettings()).model_copy(update={"batch_rows": 2000})

@@ -6,7 +6,7 @@ from typing import Any
 
 from llmcurate.base.disk.units import counted, format_percent
 from llmcurate.base.pages.html import plain
-from llmcurate.base.terminal.tables import table
+from llmcurate.base.terminal import table
 
 MOST = 40  # rows printed; run.json has all
 WIDE = 28  # columns of a name

@@ -13,8 +13,7 @@ from pydantic import Field, model_validator
 from curate.formats.jsonl import json_lines
 from curate.steps.contracts import Product, ProductContext, step
 from curate.text.buffers import as_large_string
-from llmcurate.base.disk.files import replacing
-from llmcurate.base.disk.safe_paths import remove
+from llmcurate.base.disk.files import remove, replacing
 from llmcurate.version import __version__
 
 WARC_COLUMNS = ["id", "url", "date", "lang", "text"]

@@ -34,7 +34,7 @@ from llmcurate.base.disk.files import file_digest, text_digest
 from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
 from llmcurate.base.settings import change, dotted_names, flat, from_dict, shared, unflat
 from llmcurate.base.start import command
-from llmcurate.base.terminal.tables import table
+from llmcurate.base.terminal import table
 from train.config import TrainConfig, stages_of
 from train.model.config import ModelConfig
 from train.objective_settings import Task
@@ -332,7 +332,7 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
         return [self.shards, *named] if self.shards else named
 
     def _takes_default(self) -> bool:
-        """Whether something is to be trained on that no source names."""
+        """Return whether something is to be trained on that no source names."""
         open_stage = not self.stages or any(not stage.get("sources") for stage in self.stages)
         return not self.shards and not self.sources and open_stage
 

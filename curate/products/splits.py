@@ -18,8 +18,7 @@ from curate.corpus import indexes
 from curate.mix.overlap import Near, clusters
 from curate.mix.sources import Source
 from llmcurate.base.disk.database import scratch_database
-from llmcurate.base.disk.files import TEMPORARY
-from llmcurate.base.disk.safe_paths import remove
+from llmcurate.base.disk.files import TEMPORARY, remove
 from llmcurate.base.disk.units import counted
 from tokenize_kit.shards.shuffle import Draws, keys
 
@@ -41,7 +40,7 @@ class Clusters:
 
 
 def has_index(run: Path | None) -> bool:
-    """Whether a MinHash dedup has left its bands beside the corpus of that OUT."""
+    """Return whether a MinHash dedup has left its bands beside the corpus of that OUT."""
     from curate.dedup.minhash.near_duplicates import DedupMinhash
 
     return run is not None and any(

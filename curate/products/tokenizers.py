@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import Field, field_validator, model_validator
 
 from curate.steps.contracts import Product, ProductContext, sha256, step, with_settings
+from llmcurate.base.disk.files import remove
 from llmcurate.base.disk.process import peak_bytes
-from llmcurate.base.disk.safe_paths import remove
 from llmcurate.base.errors import UsageError
+from llmcurate.base.index import index_of
 from tokenize_kit.learn.options import TrainingOptions
 
 if TYPE_CHECKING:
@@ -21,7 +22,14 @@ if TYPE_CHECKING:
     from tokenize_kit.shards.writer import Keys
 
 
+Made = TypeVar("Made", bound=Callable[..., Any])
 Size = Annotated[int, Field(ge=2)]
+
+
+def packing(name: str) -> Callable[[Made], Made]:
+    """Says that a function of a corpus and a folder for scratch orders documents: it returns what
+    they are drawn by and a line that says how it went."""
+    return lambda made: made
 
 
 Vocab = Size | tuple[Size, ...]
@@ -87,7 +95,7 @@ class TokenizerProduct(_Learned):
     def build(self, context: ProductContext) -> dict[str, Any]:
         from tokenize_kit.learn.training import train_on_corpus
 
-        stages: list[dict[str, Any]] = []
+        stages: list[dict[str, str | float]] = []
 
         def report(stage: str, seconds: float | None) -> None:
             peak = peak_bytes()
@@ -100,10 +108,11 @@ class TokenizerProduct(_Learned):
         column = options.column or "lang"
         names = ["text", column] if column in ("id", "source", "lang") else None
         cards = train_on_corpus(lambda: context.corpus(names), context.out, options, report)
-        sentences = [line for card in cards for line in card["warnings"]]
+        sentences = [line for card in cards for line in card.warnings]
         warnings = list(dict.fromkeys(sentences))
-        summary: dict[str, Any] = {"card": cards[0], "warnings": warnings, "stages": stages}
-        return summary if len(cards) == 1 else summary | {"cards": cards}
+        made = [card.json() for card in cards]
+        summary = {"card": made[0], "warnings": warnings, "stages": stages}
+        return summary if len(cards) == 1 else summary | {"cards": made}
 
 
 def _unchanged(batches: Iterator[pa.RecordBatch], column: str) -> Iterator[pa.RecordBatch]:
@@ -130,7 +139,7 @@ def _unchanged(batches: Iterator[pa.RecordBatch], column: str) -> Iterator[pa.Re
 
 @step("shards")
 class ShardsProduct(Product):
-    """Encodes the corpus into token shards (docs/architecture.md, Token shards)."""
+    """Encodes the corpus into token shards (docs/design/contracts.md, Token shards)."""
 
     makes: ClassVar[str] = "shards"
     resumes: ClassVar[str | None] = ".shards.partial/progress.json"
@@ -223,7 +232,7 @@ class ShardsProduct(Product):
         return super().identity() | {"tokenizer": digest}
 
     def _by_cluster(self, context: ProductContext) -> tuple[bool, list[str]]:
-        """Whether the split is by cluster, and what is to be said of it."""
+        """Return whether the split is by cluster, and what is to be said of it."""
         if not self.val_fraction or self.val_by is not None:
             return bool(self.val_fraction) and self.val_by == "cluster", []
         from curate.products.splits import has_index
@@ -247,12 +256,10 @@ class ShardsProduct(Product):
             clusters = find_clusters(context.corpus, context.run, context.out)
             context.say(clusters.says)
             sides = clusters.draws
-        if self.packing == "neighbours":
-            from curate.products.neighbours import find_neighbours
-
-            neighbours = find_neighbours(context.corpus, context.out)
-            context.say(neighbours.says)
-            order = neighbours.draws
+        if self.packing != "input":
+            packed = index_of("curate")["packing"][self.packing].load()
+            order, says = packed(context.corpus, context.out)
+            context.say(says)
         return Keys(sides=sides, order=order)
 
     def build(self, context: ProductContext) -> dict[str, Any]:

@@ -28,9 +28,8 @@ from curate.dedup.suffix_array.search_index import RECORD
 from curate.documents.documents import NUMBER
 from curate.documents.rejected import FOLDER, emptied, rejected_files
 from curate.run.ledger import Ledger, packed, unpacked
-from llmcurate.base.disk.files import part_files, replacing, write_text
+from llmcurate.base.disk.files import inside, part_files, remove, replacing, write_text
 from llmcurate.base.disk.parquet_writer import writing
-from llmcurate.base.disk.safe_paths import inside, remove
 from llmcurate.base.errors import RunFailed, UsageError, disk_error
 from llmcurate.base.pages.html import without_texts
 

@@ -37,8 +37,7 @@ from curate.formats.fetched import (
 )
 from curate.formats.inputs import InputPlan
 from curate.formats.kinds import format_by_name
-from curate.formats.listing import find_files
-from curate.formats.partitions import InputFile
+from curate.formats.listing import InputFile, find_files
 from curate.formats.read_settings import ReadSettings
 from curate.formats.reading import PartitionReader
 from llmcurate.base.errors import RunFailed, UsageError
@@ -60,7 +59,7 @@ class Remote:
     _now: dict[str, str | None] = field(default_factory=dict)
 
     def takes(self, name: str) -> bool:
-        """Whether an input is fetched."""
+        """Return whether an input is fetched."""
         return (is_url(name) and not is_hub(name)) or name.lower().endswith(SUMS)
 
     def prepare(self, inputs: Iterable[str], seen: Seen, damaged: Damaged, changed: str) -> None:
@@ -283,7 +282,7 @@ def _last_damage(plan: InputPlan, settings: ReadSettings) -> str | None:
     for _ in reader:
         pass
     damage = reader.account.corrupt
-    return str(damage.entries()[-1]["what"]) if damage.count > before else None
+    return damage.places()[-1].what if damage.count > before else None
 
 
 def changed_input(files: Iterable[InputFile], folder: str | None = None) -> str | None:

@@ -19,7 +19,7 @@ from typing import Any
 from curate.refresh.forgetting import Scrubbed
 from llmcurate.base.disk.files import write_text
 from llmcurate.base.disk.units import counted
-from llmcurate.base.terminal.progress import say
+from llmcurate.base.terminal import say
 
 MOST_NAMED = 10  # damaged inputs in a line
 
@@ -68,7 +68,7 @@ class Refreshed:
 
     @property
     def new(self) -> bool:
-        """Whether there is a new snapshot, or product."""
+        """Return whether there is a new snapshot, or product."""
         return self.kind != "nothing" or self.built
 
     @property

@@ -15,8 +15,7 @@ from curate.refresh import snapshot
 from curate.refresh.outcome import How
 from curate.refresh.state import DONE, State
 from curate.steps.registry import step_class
-from llmcurate.base.disk.files import TEMPORARY
-from llmcurate.base.disk.safe_paths import remove, remove_files
+from llmcurate.base.disk.files import TEMPORARY, remove, remove_files
 
 RUNS, PRODUCTS = "runs", "products"
 

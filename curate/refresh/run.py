@@ -20,9 +20,8 @@ from typing import Any
 
 from curate.corpus import indexes
 from curate.corpus.indexes import link
-from curate.formats.column_plan import join_columns
 from curate.formats.compression import path_of
-from curate.formats.inputs import InputPlan, plan_files
+from curate.formats.inputs import InputPlan, join_columns, plan_files
 from curate.formats.read_settings import ReadSettings
 from curate.refresh import incremental, retention, snapshot
 from curate.refresh.forgetting import Removals, Scrubbed, scrub
@@ -41,16 +40,15 @@ from curate.run.decisions import SUPERSEDED
 from curate.run.driver import run_planned
 from curate.run.homes import FILE
 from curate.run.ids import ISSUED
-from curate.run.outcome import Options
 from curate.run.plan import EarlierIds, RunPlan, check_code, make_plan, plan_run, stage_folder
+from curate.run.records import Options
 from curate.steps.contracts import to_fetch
 from curate.steps.recipe import Recipe
-from llmcurate.base.disk.files import text_digest
-from llmcurate.base.disk.safe_paths import inside
+from llmcurate.base.disk.files import inside, text_digest
 from llmcurate.base.disk.seals import fault, seal
 from llmcurate.base.disk.units import counted, format_bytes
 from llmcurate.base.errors import RunFailed, UsageError, disk_error, name_file
-from llmcurate.base.terminal.progress import say
+from llmcurate.base.terminal import say
 
 
 def check_products(recipe: Recipe) -> None:
@@ -70,7 +68,7 @@ def _alone(recipe: Recipe) -> Recipe:
 
 
 def products_folder(home: Path, name: str) -> Path:
-    """Where the products of a snapshot are made."""
+    """Return where the products of a snapshot are made."""
     return inside(home, f"{FOLDER}/{name}")
 
 
@@ -307,7 +305,7 @@ def _point_again(state: State) -> None:
 
 
 def _has_new_removals(state: State, name: str) -> bool:
-    """Whether something is to be forgotten that a snapshot may hold."""
+    """Return whether something is to be forgotten that a snapshot may hold."""
     _check_ground(state, name, content=False)
     manifest = snapshot.manifest(snapshot.folder_of(state.home, name))
     return bool(manifest["removals"] < len(state.removals()))

@@ -22,16 +22,15 @@ from curate.corpus.indexes import link
 from curate.corpus.manifests import file_record, manifest_path, total_ids, write_manifest
 from curate.refresh.forgetting import Removals
 from curate.run.homes import CURRENT, FOLDER, manifest
-from llmcurate.base.disk.files import replacing, sync_path, temporary_name
+from llmcurate.base.disk.files import remove, remove_files, replacing, sync_path, temporary_name
 from llmcurate.base.disk.parquet_writer import writing
 from llmcurate.base.disk.process import cores, in_order
-from llmcurate.base.disk.safe_paths import remove, remove_files
 from llmcurate.base.disk.seals import fault
 from llmcurate.base.errors import RunFailed
 
 
 def folder_of(home: Path, name: str) -> Path:
-    """Where a snapshot lies."""
+    """Return where a snapshot lies."""
     return home / FOLDER / name
 
 

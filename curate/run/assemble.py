@@ -10,9 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.corpus.manifests import FOLDERS, file_ids_hash, manifest_path
-from curate.corpus.stage_files import (
+from curate.corpus.manifests import (
+    FOLDERS,
     changed_ids,
+    file_ids_hash,
+    manifest_path,
     part_path,
     public,
     read_kept,
@@ -22,9 +24,8 @@ from curate.documents.rejected import FOLDER, joined_schema
 from curate.engines.base import cpu_seconds
 from curate.run.messages import Assembled, AssembleTask, FileRecord
 from llmcurate.base.disk.database import literal, scratch_database
-from llmcurate.base.disk.files import clear_temporary, file_digest, replacing, sync_path
+from llmcurate.base.disk.files import clear_temporary, file_digest, remove, replacing, sync_path
 from llmcurate.base.disk.parquet_writer import conform, writing
-from llmcurate.base.disk.safe_paths import remove
 from llmcurate.base.disk.seals import verify
 
 BATCH_ROWS = 1000

@@ -11,7 +11,7 @@ from curate.corpus import journal
 from curate.corpus.indexes import Index, earlier_files
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import MARK, Run, SketchedCorpus, Sketches, run_here
-from curate.run.messages import ResolveTask
+from curate.run.messages import Resolved, ResolveTask
 from curate.steps.failures import failing
 from llmcurate.base.disk.database import literal, scratch_database
 from llmcurate.base.disk.files import replacing
@@ -34,9 +34,8 @@ def resolve(
     workers: int,
     run: Run = run_here,
     sizes: Sizes = Sizes(),
-) -> dict[str, Any]:
-    """Writes the decisions; returns their seal, the step's counts, and for `guard` what they would
-    remove.
+) -> Resolved:
+    """Writes the decisions.
     own: the step's folder; size: documents and bytes of text that reached the step; run: who does
     what the step splits into tasks, of these sizes."""
     began = time.perf_counter()
@@ -67,11 +66,11 @@ def resolve(
         if step.most_removed is not None:
             counts["removal"] = _removal(db, aside, size, counts.pop("cut", None))
     seconds = round(time.perf_counter() - began, 3)
-    return {**counts, "seconds": seconds, "seal": seal(decisions)}
+    return Resolved({**counts, "seconds": seconds}, seal(decisions))
 
 
 def undated(db: Any, label: str) -> list[str]:
-    """What to say where the newest copy is to stay, and documents have no date."""
+    """Return a notice if the newest copy is to stay but documents have no date."""
     if "date" not in [row[0] for row in db.execute("DESCRIBE sketches").fetchall()]:
         return []
     documents, dated = db.execute("SELECT count(*), count(date) FROM sketches").fetchone()
@@ -89,7 +88,7 @@ def undated(db: Any, label: str) -> list[str]:
     ]
 
 
-def resolve_one_partition(task: ResolveTask) -> dict[str, Any]:
+def resolve_one_partition(task: ResolveTask) -> Resolved:
     """`resolve` in a worker, of a corpus of one partition."""
     from curate.run.worker.stage import load_stage
 
@@ -115,7 +114,9 @@ def _superseded(db: Any, whole: Path, path: Path) -> int:
     return int(row[0])
 
 
-def _own_decisions(db: Any, whole: Path, path: Path, earlier: list[Index]) -> dict[str, Any]:
+def _own_decisions(
+    db: Any, whole: Path, path: Path, earlier: list[Index]
+) -> dict[str, int | dict[str, int]]:
     """Writes the decisions on this run's documents alone, with the corpora of their partners."""
 
     # MARK, corpus, MARK, id: ids may hold the mark too.
@@ -150,7 +151,9 @@ def _own_decisions(db: Any, whole: Path, path: Path, earlier: list[Index]) -> di
     return {**counts, "against": {index.name: hits.get(index.name, 0) for index in earlier}}
 
 
-def _removal(db: Any, path: Path, size: tuple[int, int], cut: int | None) -> dict[str, Any]:
+def _removal(
+    db: Any, path: Path, size: tuple[int, int], cut: int | None
+) -> dict[str, list[int] | str]:
     """[what would go, all] in documents and in bytes, and the largest cluster. cut: bytes that go,
     where a step that cuts passages alone has counted them."""
     source = f"read_parquet({literal(path)})"

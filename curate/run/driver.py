@@ -9,29 +9,36 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from curate.corpus import indexes, manifests
-from curate.engines.base import Engine, Jobs, R, T
-from curate.engines.choose import check_engine, open_engine
-from curate.run import assemble, worker_deaths
+from curate.engines.base import Engine, Jobs, check_engine, mapping
+from curate.run import assemble
+from curate.run.build import begin_anew, check_made
 from curate.run.intact import Intact, changed_after, corpus_seals, finished_files, newest
-from curate.run.interrupt import prompt_interrupt
 from curate.run.ledger import Ledger
-from curate.run.made import begin_anew, check_made
 from curate.run.messages import Assembled, AssembleTask, Built, CorpusRecord
-from curate.run.outcome import Options, Outcome
-from curate.run.plan import MapStage, RunPlan, check_code, check_out, decisions_path, stage_folder
-from curate.run.records import read_record
+from curate.run.plan import (
+    MapStage,
+    RunPlan,
+    check_code,
+    check_out,
+    decisions_path,
+    make_plan,
+    stage_folder,
+)
+from curate.run.records import Options, Outcome, RunRecord, Upload, read_record
 from curate.run.stages import Report, Stages, begin_report
-from llmcurate.base.disk.files import clear_temporary
+from curate.steps.recipe import Recipe
+from llmcurate.base.disk.files import all_inside, clear_temporary, remove, scratch_of, url_of
 from llmcurate.base.disk.process import cores
-from llmcurate.base.disk.safe_paths import all_inside, remove
+from llmcurate.base.disk.publish import Store, publish
 from llmcurate.base.disk.seals import Seal, seal, verify
 from llmcurate.base.disk.units import counted
-from llmcurate.base.errors import Damaged, RunFailed, disk_error, name_file
-from llmcurate.base.terminal.progress import Progress, say
+from llmcurate.base.errors import Damaged, RunFailed, UsageError, disk_error, name_file
+from llmcurate.base.terminal import Progress, prompt_interrupt, say
 
 ASSEMBLE = "curate.run.assemble:assemble_partition"
 CORPUS = "corpus"  # the ledger's row of corpus/ and rejected/
@@ -114,12 +121,6 @@ class _Run:
         self.ledger.end_run()
         return self.outcome
 
-    def _begin_again(self, damage: Damaged) -> None:
-        """As a run that goes on: what is there is compared, and what differs made anew."""
-        self.intact.anew(damage)
-        self.outcome = Outcome(self.out, self.plan)
-        self.stages.outcome = self.outcome
-
     def _compute(self, report: Report) -> Callable[[], None]:
         """Stages, corpus, figures and products, as far as they are not done; returns what writes
         the records. Damaged where a file is not what was written."""
@@ -139,15 +140,6 @@ class _Run:
             self._products()
         return write
 
-    def _begin_report(self, report: Report, engine: Engine) -> Callable[[], None]:
-        def run(function: str, tasks: Sequence[T], result: type[R]) -> Iterator[tuple[T, R]]:
-            return engine.map(function, tasks, result, worker_deaths.retry_once("the report"))
-
-        before = engine.cpu
-        write = report(self.outcome, self.options.count(), run, self.options.sizes)
-        self.outcome.driver["report, in workers"] = engine.cpu - before
-        return write
-
     def _engine(self) -> Engine:
         options = self.options
         inputs = [f.path for f in self.plan.inputs.files if "://" not in f.path]
@@ -160,45 +152,6 @@ class _Run:
             Jobs(options.slurm, self.home, options.quiet),
             inputs[:1],
         )
-
-    def _restore(self) -> bool:
-        """The record of the finished run, where its files are in place as they were written."""
-        if self.intact.changed_since(self.out, self.ledger):
-            return False
-        path = self.home / "run.json"
-        if not all((self.home / n).exists() for n in ("run.json", "recipe.yaml", "report.html")):
-            return False
-        if self.plan.stages and not self._has_corpus(self.plan.corpus_key):
-            return False
-        if self.plan.stages and not indexes.all_written(self.out, self.stages.indexes()):
-            return False
-        record = read_record(self.home)
-        for product in record["products"]:
-            if not all(f.exists() for f in all_inside(self.out, product["files"], path)):
-                return False
-        self.outcome.stages, self.outcome.products = record["stages"], record["products"]
-        self.outcome.seconds = record["totals"]["seconds"]
-        if self.plan.stages:
-            self.outcome.kept_ids = manifests.kept_ids(self.out)
-        return True
-
-    def _product_seals(self) -> dict[str, Seal]:
-        built = (self.ledger.stage_result(stage.key, Built) for stage in self.plan.products)
-        return {name: seal for b in built if b for name, seal in b.seals.items()}
-
-    def _leaves(self) -> list[Path]:
-        steps = [stage.sketch for stage in self.plan.stages if stage.sketch is not None]
-        return [self.out / name for step in steps for name in step.leaves()]
-
-    def _say_what_changes(self) -> None:
-        names = [(s.key, s.folder_name) for s in self.plan.stages]
-        names += [(p.key, p.folder_name) for p in self.plan.products]
-        again = [n for key, n in names if not self.ledger.has(key)]
-        kept = [n for key, n in names if self.ledger.has(key)]
-        if kept:
-            say(f"reusing {', '.join(kept)}", self.options.quiet)
-        if again:
-            say(f"settings or input changed: computing {', '.join(again)}", self.options.quiet)
 
     def _write_corpus(self, engine: Engine) -> None:
         key = self.plan.corpus_key
@@ -236,8 +189,7 @@ class _Run:
         )
         cpu, documents = 0.0, Counter[str]()
         with Progress("assemble", self.parts, self.options.quiet) as progress:
-            again = worker_deaths.retry_once("the assembly")
-            for task, result in engine.map(ASSEMBLE, tasks, Assembled, again):
+            for task, result in mapping(engine, "the assembly")(ASSEMBLE, tasks, Assembled):
                 self.ledger.commit_part(assembled, task.part, result)
                 cpu += result.cpu
                 documents["kept"] += int(result.kept["documents"])
@@ -260,6 +212,77 @@ class _Run:
             path = manifests.manifest_path(self.out / name)
             beside[path.name] = seal(path)
         self._seal_corpus(key, beside)
+
+    def _begin_report(self, report: Report, engine: Engine) -> Callable[[], None]:
+        before, run = engine.cpu, mapping(engine, "the report")
+        write = report(self.outcome, self.options.count(), run, self.options.sizes)
+        self.outcome.driver["report, in workers"] = engine.cpu - before
+        return write
+
+    def _products(self) -> None:
+        from curate.run.build import build_product
+
+        if self.plan.products and self.plan.stages:
+            corpus = self.ledger.stage_result(CORPUS, CorpusRecord)
+            verify(
+                [str(self.out / name), of] for name, of in (corpus.files if corpus else {}).items()
+            )
+        for stage in self.plan.products:
+            before = {k: self.plan.products[i] for k, i in stage.inputs.items()}
+            record = build_product(
+                self.plan,
+                stage,
+                before,
+                (self.out, self.home),
+                self.ledger,
+                self.intact,
+            )
+            self.outcome.products.append(record)
+
+    def _restore(self) -> bool:
+        """The record of the finished run, where its files are in place as they were written."""
+        if self.intact.changed_since(self.out, self.ledger):
+            return False
+        path = self.home / "run.json"
+        if not all((self.home / n).exists() for n in ("run.json", "recipe.yaml", "report.html")):
+            return False
+        if self.plan.stages and not self._has_corpus(self.plan.corpus_key):
+            return False
+        if self.plan.stages and not indexes.all_written(self.out, self.stages.indexes()):
+            return False
+        record = RunRecord.of(read_record(self.home))
+        for product in record.products:
+            if not all(f.exists() for f in all_inside(self.out, product["files"], path)):
+                return False
+        self.outcome.stages, self.outcome.products = record.stages, record.products
+        self.outcome.seconds = record.totals.seconds
+        if self.plan.stages:
+            self.outcome.kept_ids = manifests.kept_ids(self.out)
+        return True
+
+    def _say_what_changes(self) -> None:
+        names = [(s.key, s.folder_name) for s in self.plan.stages]
+        names += [(p.key, p.folder_name) for p in self.plan.products]
+        again = [n for key, n in names if not self.ledger.has(key)]
+        kept = [n for key, n in names if self.ledger.has(key)]
+        if kept:
+            say(f"reusing {', '.join(kept)}", self.options.quiet)
+        if again:
+            say(f"settings or input changed: computing {', '.join(again)}", self.options.quiet)
+
+    def _begin_again(self, damage: Damaged) -> None:
+        """As a run that goes on: what is there is compared, and what differs made anew."""
+        self.intact.anew(damage)
+        self.outcome = Outcome(self.out, self.plan)
+        self.stages.outcome = self.outcome
+
+    def _product_seals(self) -> dict[str, Seal]:
+        built = (self.ledger.stage_result(stage.key, Built) for stage in self.plan.products)
+        return {name: seal for b in built if b for name, seal in b.seals.items()}
+
+    def _leaves(self) -> list[Path]:
+        steps = [stage.sketch for stage in self.plan.stages if stage.sketch is not None]
+        return [self.out / name for step in steps for name in step.leaves()]
 
     def _first_of(self, stages: list[MapStage]) -> Iterator[tuple[Path, Seal]]:
         """The rejected documents of the first partition of these stages."""
@@ -299,7 +322,7 @@ class _Run:
                 yield from changed_after(built.at, sealed)
 
     def _corpus_stands(self, key: str, engine: Engine) -> bool:
-        """Whether the corpus is what was written, and nothing else lies there."""
+        """Return whether the corpus is what was written, and nothing else lies there."""
         self._stood = time.time_ns() - 1_000_000_000  # clocks of file systems are late
         entry = self.ledger.stage_result(CORPUS, CorpusRecord)
         if entry is None or entry.key != key:
@@ -316,27 +339,68 @@ class _Run:
         """RunFailed where these documents, kept and rejected, are not those of the stages."""
         totals = self.outcome.totals()
         for kind in ("kept", "rejected"):
-            if documents[kind] != totals[kind]:
+            if documents[kind] != getattr(totals, kind):
                 raise RunFailed(f"{kind} documents do not add up; remove {self.out} and run again")
-        if totals["read"] != totals["kept"] + totals["rejected"]:
+        if totals.read != totals.kept + totals.rejected:
             raise RunFailed(f"read is not kept + rejected; remove {self.out} and run again")
 
-    def _products(self) -> None:
-        from curate.run.build import build_product
 
-        if self.plan.products and self.plan.stages:
-            corpus = self.ledger.stage_result(CORPUS, CorpusRecord)
-            verify(
-                [str(self.out / name), of] for name, of in (corpus.files if corpus else {}).items()
-            )
-        for stage in self.plan.products:
-            before = {k: self.plan.products[i] for k, i in stage.inputs.items()}
-            record = build_product(
-                self.plan,
-                stage,
-                before,
-                (self.out, self.home),
-                self.ledger,
-                self.intact,
-            )
-            self.outcome.products.append(record)
+def working_folder(out: Path, scratch: Path | None = None) -> tuple[Path, str | None]:
+    """(the folder that the run works in, the URL that what it leaves is put at). UsageError for a
+    scratch folder where OUT is no URL."""
+    url = url_of(out)
+    if url is not None:
+        return scratch_of(url, scratch), url
+    if scratch is not None:
+        raise UsageError(f"--scratch is for an OUT that is a URL; {out} is a folder")
+    return out, None
+
+
+def run_plan(plan: RunPlan, folder: Path, options: Options, url: str | None = None) -> Outcome:
+    """Runs the plan and writes its report. A run that stopped goes on; stages that the folder holds
+    already are reused. url: where what it leaves for readers is put."""
+    store = Store(url) if url else None
+    if store is not None:
+        store.retried(store.check, tries=2)
+    outcome = run_planned(plan, folder, replace(options, published=store is not None))
+    if store is not None:
+        say(f"uploading new files to {store.url}", options.quiet)
+        outcome.published = Upload(store.url, **publish(folder, store))
+    return outcome
+
+
+def carry_out(
+    recipe: Recipe, inputs: list[str], out: Path, options: Options, scratch: Path | None = None
+) -> Outcome:
+    """The outcome of the recipe over the inputs, or over those that it names."""
+    folder, url = working_folder(out, scratch)
+    return run_plan(make_plan(recipe, inputs), folder, options, url)
+
+
+def open_engine(
+    name: str,
+    address: str | None,
+    workers: tuple[int, int],
+    tasks: int,
+    tick: Callable[[], None],
+    jobs: Jobs,
+    shared: Iterable[str] = (),
+) -> Engine:
+    """An engine, to be used as a context manager.
+
+    workers: as asked for (0: all there are), and what that is on this machine; tasks: that there
+    will be at once; jobs: how a cluster is asked for workers, where there is one; shared: files
+    that all its machines must see, beside the folder of `jobs`.
+    """
+    check_engine(name, address)
+    if name == "slurm":
+        from curate.engines.slurm import SlurmEngine
+
+        return SlurmEngine(workers[0], tasks, jobs, address, tick, shared)
+    if name == "ray":
+        from curate.engines.ray import RayEngine
+
+        return RayEngine(workers[0], tasks, address, tick, jobs, shared)
+    from curate.engines.local import LocalEngine
+
+    return LocalEngine(min(workers[1], max(1, tasks)), tick, helper=workers[1] > tasks)

@@ -120,7 +120,7 @@ def current_line(home: Path) -> tuple[Path, list[Path]] | None:
 
 
 def kept_folder(out: Path) -> Path:
-    """What a run kept: OUT/corpus, or for one of a HOME the current snapshot."""
+    """The folder of what a run kept: OUT/corpus, or for one of a HOME the current snapshot."""
     current = out.parent.parent / CURRENT
     if not (out / "corpus").is_dir() and out.parent.name == RUNS and current.is_dir():
         return current

@@ -26,18 +26,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from curate.corpus.manifests import part_path
 from curate.corpus.shuffle.tasks import read_slice, write_slices
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run, run_here
-from curate.corpus.stage_files import part_path
 from curate.documents.documents import NUMBER
-from curate.formats.inputs import InputPlan
-from curate.formats.partitions import Partitions
+from curate.formats.inputs import InputPlan, Partitions
 from curate.run.plan import EarlierIds
 from llmcurate.base.disk.database import arrow_batches, literal, paths_literal, scratch_database
-from llmcurate.base.disk.files import replacing
+from llmcurate.base.disk.files import remove_files, replacing
 from llmcurate.base.disk.parquet_writer import writing
-from llmcurate.base.disk.safe_paths import remove_files
 from llmcurate.base.messages import Task
 
 ISSUED = "issued.parquet"  # all ids of a run that others go on from

@@ -10,16 +10,15 @@ from pathlib import Path
 
 from curate.corpus import indexes, manifests
 from curate.corpus.sketches import run_here
-from curate.engines.base import Engine
-from curate.run import worker_deaths
+from curate.engines.base import Engine, mapping
 from curate.run.ledger import Ledger
-from curate.run.outcome import Options
+from curate.run.records import Options
 from llmcurate.base.disk import seals
-from llmcurate.base.disk.safe_paths import inside
+from llmcurate.base.disk.files import inside
 from llmcurate.base.disk.seals import Seal
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import Damaged, RunFailed, UsageError
-from llmcurate.base.terminal.progress import Progress, say
+from llmcurate.base.terminal import Progress, say
 
 COMPARE = "llmcurate.base.disk.seals:compare"
 MOST_NAMED = 100
@@ -53,8 +52,7 @@ class Intact:
         progress = Progress(f"compare {title}"[:24], most, self.options.quiet)
         with progress if apart else nullcontext():
             if apart and engine is not None:
-                again = worker_deaths.retry_once("the comparison")
-                results = engine.map(COMPARE, tasks, seals.Faults, again)
+                results = mapping(engine, "the comparison")(COMPARE, tasks, seals.Faults)
             else:
                 results = run_here(COMPARE, tasks, seals.Faults)
             for task, result in results:
@@ -132,7 +130,7 @@ class Intact:
         return bool(differences)
 
     def corpus_stands(self, out: Path, beside: dict[str, Seal], engine: Engine) -> bool:
-        """Whether OUT's corpus is what was written, and nothing else lies there. beside: the
+        """Return whether OUT's corpus is what was written, and nothing else lies there. beside: the
         seals of its manifests and decisions."""
         extra = {str(path): EXTRA for path in extra_files(out)}
         self.tell(extra)
@@ -151,7 +149,7 @@ def corpus_seals(out: Path) -> Iterator[tuple[Path, Seal]]:
 
 
 def changed_after(at: int, files: Iterable[tuple[Path, Seal]]) -> Iterator[tuple[Path, Seal]]:
-    """Those of the files that changed after a time (in nanoseconds), or are gone."""
+    """Return the files that changed after a time (in nanoseconds) or are missing."""
     for path, sealed in files:
         if not path.is_file() or path.stat().st_mtime_ns > at:
             yield path, sealed
@@ -163,7 +161,7 @@ def newest(files: Iterable[Path]) -> int:
 
 
 def extra_files(out: Path) -> list[Path]:
-    """What lies in OUT/corpus and OUT/rejected and is in no manifest."""
+    """List the files in OUT/corpus and OUT/rejected that no manifest names."""
     extra: list[Path] = []
     for name in manifests.FOLDERS:
         names = {file for file, _ in manifests.entries(out / name)}

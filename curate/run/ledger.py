@@ -12,12 +12,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from llmcurate.base.disk.files import make_folder, text_digest
-from llmcurate.base.disk.publish import url_of
+from llmcurate.base.disk.files import make_folder, text_digest, url_of
 from llmcurate.base.disk.seals import Seal
 from llmcurate.base.errors import LlmcurateError, LockHeld, RunFailed, UsageError, disk_error
 from llmcurate.base.messages import decode, encode
-from llmcurate.base.terminal.progress import say
+from llmcurate.base.terminal import say
 
 T = TypeVar("T")
 
@@ -300,7 +299,7 @@ class Ledger:
         return None
 
     def has(self, stage: str) -> bool:
-        """Whether a stage is finished."""
+        """Return whether a stage is finished."""
         return self.stage_result(stage, dict) is not None
 
     def commit_stage(self, stage: str, result: object) -> None:

@@ -113,40 +113,47 @@ Place = dict[str, int | str | None]  # file, offset, what and count: what could 
 
 
 @dataclass(frozen=True)
-class StageResult(Message):
-    """A partition that went through a stage: documents, bytes, records of other types, places that
-    cannot be read, reasons and cuts by rule, seconds by step, and the seals of its files."""
+class Counts:
+    """Counts of what goes through a stage: documents, bytes, records of other types, places that
+    cannot be read, reasons and cuts by rule, seconds by step; compiled: seconds of compilation."""
 
-    read: int
-    kept: int
-    rejected: int
-    bytes_out: int
-    bytes_in: int
-    passed_over: int
-    bad_dates: int
-    skipped: dict[str, int]
-    corrupt: int
-    corrupt_examples: list[Place]
-    left_out: dict[str, int]
-    digests_compared: int
-    digests_differing: dict[str, int]
-    seconds: dict[str, float]
-    cpu: dict[str, float]
-    compiled: float
-    written: dict[str, int]
-    files: dict[str, Seal]
-    peak_bytes: int
-    primary: dict[str, int]
-    reasons: dict[str, int]
-    cut: dict[str, int]
-    cut_bytes: dict[str, int]
-    text_in: dict[str, int]
-    payload_in: dict[str, int]
-    text_out: dict[str, int]
-    worked: dict[str, int]
-    cut_examples: dict[str, list[CutExample]]
-    documents: list[int] = field(default_factory=list)  # of each slice, of the first stage
+    read: int = 0
+    kept: int = 0
+    rejected: int = 0
+    bytes_in: int = 0
+    bytes_out: int = 0
+    corrupt: int = 0
+    passed_over: int = 0
+    bad_dates: int = 0
+    digests_compared: int = 0
+    skipped: dict[str, int] = field(default_factory=dict)
+    primary: dict[str, int] = field(default_factory=dict)
+    reasons: dict[str, int] = field(default_factory=dict)
+    cut: dict[str, int] = field(default_factory=dict)
+    cut_bytes: dict[str, int] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    cpu: dict[str, float] = field(default_factory=dict)
+    written: dict[str, int] = field(default_factory=dict)
+    text_in: dict[str, int] = field(default_factory=dict)
+    payload_in: dict[str, int] = field(default_factory=dict)
+    text_out: dict[str, int] = field(default_factory=dict)
+    worked: dict[str, int] = field(default_factory=dict)
+    left_out: dict[str, int] = field(default_factory=dict)
+    digests_differing: dict[str, int] = field(default_factory=dict)
+    compiled: float = 0.0
+
+
+@dataclass(frozen=True)
+class StageResult(Counts, Message):
+    """A partition that went through a stage: its counts, and the seals of its files. documents: of
+    each slice, of the first stage."""
+
+    corrupt_examples: list[Place] = field(default_factory=list)
+    cut_examples: dict[str, list[CutExample]] = field(default_factory=dict)
+    files: dict[str, Seal] = field(default_factory=dict)
     sketch_files: dict[str, Seal] = field(default_factory=dict)
+    documents: list[int] = field(default_factory=list)
+    peak_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -167,6 +174,15 @@ class ResolveTask(Task):
     size: tuple[int, int]
     sizes: Sizes
     ids_changed: bool
+
+
+@dataclass(frozen=True)
+class Resolved(Message):
+    """Decisions that were written: their seal, and what the step says of them (`Decided.record`),
+    with their seconds and, for `guard`, the removal."""
+
+    figures: dict[str, Any]
+    seal: Seal
 
 
 @dataclass(frozen=True)
@@ -245,13 +261,13 @@ class Published(Message):
 
 @dataclass(frozen=True)
 class Made(Message):
-    """The settings that made a kind of product in OUT, with a hash of those that another one must
-    share to go on from it."""
+    """The settings that made a kind of product in OUT, as JSON, with a hash of those that another
+    one must share to go on from it."""
 
     key: str
     lineage: str | None
     stage: str
-    settings: dict[str, Any]
+    settings: dict[str, str]
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,7 @@ from curate.formats.reading import plan_reading
 from curate.run.ledger import RUN, Ledger, ledger_path
 from curate.steps.contracts import CorpusStep, Product, Step, code_of, files_of
 from curate.steps.recipe import Recipe
-from llmcurate.base.disk.files import text_digest
-from llmcurate.base.disk.safe_paths import inside
+from llmcurate.base.disk.files import inside, text_digest
 from llmcurate.base.disk.units import counted, format_bytes
 from llmcurate.base.errors import UsageError
 
@@ -253,7 +252,7 @@ def _check_files(recipe: Recipe) -> None:
 
 
 def stage_folder(out: Path, name: str) -> Path:
-    """Where a stage keeps its files; RunFailed where a link leads out of OUT."""
+    """Return where a stage keeps its files; RunFailed where a link leads out of OUT."""
     return inside(out, f"stages/{name}")
 
 
@@ -263,7 +262,7 @@ def sketch_kind(stage: MapStage) -> str:
 
 
 def decisions_path(out: Path, stage: MapStage) -> Path:
-    """Where the decisions over a stage's sketches are."""
+    """Return where the decisions over a stage's sketches are."""
     return stage_folder(out, stage.folder_name) / f"decisions-{stage.decisions_key}.parquet"
 
 
@@ -309,7 +308,7 @@ def plan_record(plan: RunPlan, out: Path) -> dict[str, Any]:
 
 
 def _part_of_input(plan: RunPlan) -> str:
-    """Which documents of the input are read, where these are not all."""
+    """Return the documents of the input that are read, if these are not all."""
     read = plan.recipe.read
     first = f", the first {counted(read.limit, 'document')}" if read.limit is not None else ""
     return f", a share of {read.share:g}{first}" if read.share is not None else first

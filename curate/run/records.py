@@ -1,4 +1,8 @@
-"""run.json and corrupt.jsonl: the record of a run, written and read."""
+"""run.json: the record of a run, as the driver writes it and as people read it.
+
+An `Outcome` is filled by the driver while a run goes on; `record` is what run.json has of it, and
+`funnel` what a terminal shows: how many documents went into each step, and how many it dropped.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,10 @@ import platform
 import re
 import shlex
 import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import MISSING, dataclass, field, fields, replace
+from datetime import datetime, timezone
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -14,21 +22,355 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 
-from curate.formats.inputs import empty_files
-from curate.run.plan import stage_folder
+from curate.corpus.sizes import Sizes
+from curate.formats.events import MOST_NAMED
+from curate.formats.inputs import InputPlan, empty_files
+from curate.formats.reading import no_text
+from curate.mix.table import text as mix_lines
+from curate.run.messages import Counts, CutExample, Place, StageResult
+from curate.run.plan import MapStage, RunPlan, stage_folder
+from curate.run.worker.traces import smallest
 from llmcurate.base.disk.files import part_files, replacing, write_text
-from llmcurate.base.disk.process import host, peak_bytes
-from llmcurate.base.disk.units import counted, format_bytes
+from llmcurate.base.disk.process import cores, host, peak_bytes
+from llmcurate.base.disk.units import counted, format_bytes, format_percent
 from llmcurate.base.errors import RunFailed
+from llmcurate.base.pages.html import plain
+from llmcurate.base.terminal import table
 from llmcurate.version import __version__
 
 if TYPE_CHECKING:
-    from curate.run.outcome import Outcome
     from curate.steps.contracts import Settings
 
 LIBRARIES = (
     "pyarrow", "numpy", "numba", "duckdb", "resiliparse", "tokenizers", "torch"
 )  # fmt: skip
+MOST_COMMAND = 2_000  # characters: a shell may have put thousands of file names in
+
+
+@dataclass
+class Options:
+    """The options of a run; nothing here changes a byte of the output."""
+
+    workers: int = 0  # 0: as many as there are cores
+    quiet: bool = False
+    engine: str = "local"  # where the partitions are worked on: local, ray, slurm
+    address: str | None = None  # of a Ray cluster; of this machine, for jobs of Slurm
+    sizes: Sizes = field(default_factory=Sizes)  # of the tasks of dedups, and of what they hold
+    allow_python: bool = False  # whether functions in files that the recipe names may run
+    slurm: tuple[str, ...] = ()  # options of sbatch, as KEY=VALUE
+    restart: bool | None = None  # a command's: whether OUT is set aside, not refused
+    published: bool = False  # whether OUT is a URL, at which what the run leaves is put
+
+    def count(self) -> int:
+        """Worker processes on this machine."""
+        if self.engine != "local":  # there, `workers` is of the cluster
+            return min(self.workers or cores(), cores())
+        return self.workers or cores()
+
+
+@dataclass(frozen=True)
+class _Named:
+    folder: str = ""
+    steps: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class StageRecord(Counts, _Named):
+    """A stage in run.json, the sum of its partitions; also what a product says of the input that it
+    reads itself.
+
+    start: CPU seconds that the quickest worker took to begin, and the slowest. Of the first stage:
+    without_documents, limited (if the input was read in part), renamed (ids that were settled).
+    decides: the step that decides behind the stage; decided: its figures.
+    """
+
+    start: list[float] = field(default_factory=list)
+    cut_examples: dict[str, list[CutExample]] = field(default_factory=dict)
+    corrupt_examples: list[Place] = field(default_factory=list)
+    peak_bytes: int = 0
+    without_documents: dict[str, int | str] | None = None
+    limited: bool | None = None
+    renamed: int | None = None
+    settle_cpu: float | None = None
+    decides: str | None = None
+    decided: dict[str, Any] | None = None
+    decided_cpu: float | None = None
+
+
+@dataclass(frozen=True)
+class Totals:
+    """The counts of a whole run; by_rule: documents by the rule that dropped them; nothing_kept:
+    the line on a run that kept no document."""
+
+    read: int
+    kept: int
+    rejected: int
+    skipped: int
+    skipped_by_type: dict[str, int]
+    corrupt: int
+    unreadable: int
+    passed_over: int
+    bad_dates: int
+    files_without_documents: int
+    left_out: int
+    digests_differing: int
+    bytes_in: int
+    bytes_out: int
+    seconds: float
+    kept_ids: str
+    by_rule: dict[str, int]
+    nothing_kept: str | None = None
+
+
+@dataclass(frozen=True)
+class StepAbout:
+    """A step in run.json; about: the first sentence of what it says of itself."""
+
+    label: str
+    name: str
+    about: str
+    settings: dict[str, Any]
+
+    @classmethod
+    def of(cls, step: Settings) -> StepAbout:
+        """Return that of a step."""
+        about = (type(step).__doc__ or "").strip().split("\n\n")[0]
+        return cls(step.label, step.name, " ".join(about.split()), step.model_dump(mode="json"))
+
+
+@dataclass(frozen=True)
+class InputFileRecord:
+    """A file of the input in run.json."""
+
+    path: str
+    format: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class DriverCosts:
+    """CPU seconds beside the stages, by work, and the most memory of the process that drives."""
+
+    cpu: dict[str, float]
+    peak_bytes: int
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """The content of run.json. products: as each says of itself, with label, makes, seconds and
+    files; figures: of the report."""
+
+    recipe: str
+    description: str
+    plan: str
+    started: str
+    command: str
+    host: dict[str, Any]
+    versions: dict[str, str]
+    inputs: list[InputFileRecord]
+    steps: list[StepAbout]
+    partitions: int
+    notices: list[str]
+    totals: Totals
+    stages: list[StageRecord]
+    driver: DriverCosts
+    products: list[dict[str, Any]]
+    figures: dict[str, Any] | None = None
+
+    @classmethod
+    def of(cls, content: dict[str, Any]) -> RunRecord:
+        """Return the record in a run.json that was read: its stages and totals are records, the
+        rest is as JSON has it."""
+        totals = Totals(**content["totals"])
+        return cls(**{**content, "totals": totals, "stages": stages_of(content)})
+
+
+def stages_of(content: dict[str, Any]) -> list[StageRecord]:
+    """Return the stages in a run.json that was read."""
+    return [StageRecord(**stage) for stage in content.get("stages", ())]
+
+
+def json_of(value: Any) -> Any:
+    """Return a record as JSON values; fields that are None are left out."""
+    if hasattr(value, "__dataclass_fields__"):
+        return {name: json_of(inner) for name, inner in vars(value).items() if inner is not None}
+    if isinstance(value, dict):
+        return {key: json_of(inner) for key, inner in value.items()}
+    return [json_of(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+
+
+@dataclass(frozen=True)
+class Upload:
+    """An OUT that is a URL: files that the run left, those that were put there, with their bytes,
+    and those that were removed."""
+
+    url: str
+    files: int
+    put: int
+    bytes: int
+    removed: int
+
+
+@dataclass
+class Outcome:
+    """The outcome of a run, for `run.json`, `--json` and the terminal."""
+
+    out: Path
+    plan: RunPlan
+    started: datetime = field(default_factory=lambda: datetime.now(timezone.utc))
+    nothing_new: bool = False
+    stages: list[StageRecord] = field(default_factory=list)
+    products: list[dict[str, Any]] = field(default_factory=list)
+    seconds: float = 0.0
+    # CPU seconds of what is no stage's: planning, assembling (workers), the report.
+    driver: dict[str, float] = field(default_factory=dict)
+    published: Upload | None = None
+    notices: list[str] = field(default_factory=list)  # on what was found in the finished run
+    kept_ids: str = ""  # a hash of the set of ids in corpus/; empty where no stage wrote one
+
+    @property
+    def home(self) -> Path:
+        """Return where the records of the run are."""
+        return self.plan.home(self.out)
+
+    @property
+    def of_input(self) -> StageRecord | None:
+        """The first stage, which read the input; a product if no step is on documents."""
+        direct = (StageRecord(**p["input"]) for p in self.products if p.get("input"))
+        return self.stages[0] if self.stages else next(direct, None)
+
+    def totals(self) -> Totals:
+        """The counts of the whole run."""
+        first = self.of_input or StageRecord()
+        stages = self.stages or [first]
+        by_rule: Counter[str] = Counter()
+        for stage in stages:
+            by_rule.update(stage.primary)
+        totals = Totals(
+            read=first.read,
+            kept=stages[-1].kept,
+            rejected=sum(stage.rejected for stage in stages),
+            skipped=sum(first.skipped.values()),
+            skipped_by_type=first.skipped,
+            corrupt=first.corrupt,
+            unreadable=self.plan.inputs.unreadable,
+            passed_over=first.passed_over,
+            bad_dates=first.bad_dates,
+            files_without_documents=int((first.without_documents or {}).get("files", 0)),
+            left_out=sum(first.left_out.values()),
+            digests_differing=sum(first.digests_differing.values()),
+            bytes_in=first.bytes_in,
+            bytes_out=stages[-1].bytes_out,
+            seconds=round(self.seconds, 3),
+            kept_ids=self.kept_ids,
+            by_rule=dict(sorted(by_rule.items(), key=lambda item: (-item[1], item[0]))),
+        )
+        if totals.kept or self.of_input is None:
+            return totals
+        return replace(totals, nothing_kept=self._why_nothing(totals, first))
+
+    @property
+    def read_nothing(self) -> bool:
+        """Return whether the input was read and gave no document."""
+        return self.of_input is not None and not self.of_input.read
+
+    def _why_nothing(self, totals: Totals, of_input: StageRecord) -> str:
+        """The line on a run that kept no document: the steps that dropped most, or the reason why
+        there was none to read."""
+        if not totals.read:
+            places = counted(totals.corrupt, "place")
+            reasons = [
+                f"{places} cannot be read, first {first['file']}: {first['what']}"
+                for first in of_input.corrupt_examples[:1]
+            ]
+            if totals.passed_over:
+                reasons.append(f"read.share passed over {counted(totals.passed_over, 'document')}")
+            if totals.skipped:
+                reasons.append(f"{counted(totals.skipped, 'record')} of other types were skipped")
+            return f"nothing was read: {'; '.join(reasons) or 'the files hold no document'}"
+        labels = {label for stage in self.stages for label in stage.steps} | {"read", "engine"}
+        by_step: dict[str, Counter[str]] = {}
+        for key, count in totals.by_rule.items():
+            step = max((s for s in labels if key.startswith(f"{s}.")), key=len, default=key)
+            by_step.setdefault(step, Counter())[key.removeprefix(f"{step}.")] = count
+        steps = sorted(by_step, key=lambda step: -by_step[step].total())
+        first = by_step["read"].most_common(1) if steps[:1] == ["read"] else []
+        read_as = self.plan.recipe.read
+        if first and first[0][0] == "no_text" and (line := no_text(self.plan.inputs, read_as)):
+            return f"nothing was kept: {line}"
+        parts = []
+        for step in steps[:3]:
+            rules = ", ".join(f"{rule} {n:,}" for rule, n in by_step[step].most_common(3))
+            parts.append(f"{step} dropped {by_step[step].total():,} of {totals.read:,} ({rules})")
+        return f"nothing was kept: {'; '.join(parts)}"
+
+    def paths(self) -> dict[str, str]:
+        """Return the paths of what the run left, by name."""
+        at = self.published.url if self.published else str(self.out)
+        records = self.home.relative_to(self.out) if self.home != self.out else Path()
+        names = [(records / name).as_posix() for name in ("run.json", "report.html")]
+        names += ["corpus", "rejected", "decisions.parquet"]
+        paths = {Path(n).stem: f"{at}/{n}" for n in names if (self.out / n).exists()}
+        for stage in self.plan.stages:
+            for name in stage.sketch.leaves() if stage.sketch else ():
+                paths[name.split(".")[0]] = f"{at}/{name}"
+        for product in self.products:
+            if product["makes"] == "corpus":
+                paths[product["folder"]] = f"{at}/{product['folder']}"
+            else:
+                paths[product["makes"]] = at
+        return paths
+
+
+_NUMBERS = [f.name for f in fields(Counts) if f.default is not MISSING]
+_BY_KEY = [f.name for f in fields(Counts) if f.default is MISSING]
+_SORTED = ("skipped", "primary", "reasons", "cut", "cut_bytes", "seconds", "cpu", "written")
+
+
+def sum_up(stage: MapStage, inputs: InputPlan, results: Iterable[StageResult]) -> StageRecord:
+    """One record of a stage from those of the input's partitions, in their order. Each is merged
+    and let go. RunFailed where a partition or documents are missing."""
+    numbers: dict[str, float] = dict.fromkeys(_NUMBERS, 0)
+    by_key: dict[str, dict[str, float]] = {name: {} for name in _BY_KEY}
+    documents: list[list[int]] = []  # of each slice, where the stage reads the input
+    cuts: dict[str, list[CutExample]] = {}
+    corrupt: list[Place] = []
+    starts: list[float] = []  # the least and the largest
+    peak, count, parts = 0, 0, len(inputs.partitions)
+    for r in results:
+        count += 1
+        for name in _NUMBERS:
+            numbers[name] += getattr(r, name)
+        for name, total in by_key.items():
+            for key, value in getattr(r, name).items():
+                total[key] = total.get(key, 0) + value
+        for rule, examples in r.cut_examples.items():
+            cuts[rule] = smallest([*cuts.get(rule, []), *examples])
+        if len(corrupt) < MOST_NAMED:
+            corrupt += r.corrupt_examples
+        documents += [r.documents] if stage.index == 0 else []
+        start = r.cpu["start"]
+        starts = [min(start, *starts[:1]), max(start, *starts[1:])] if starts else [start] * 2
+        peak = max(peak, r.peak_bytes)
+    if count != parts:
+        raise RunFailed(
+            f"stage {stage.folder_name}: of {counted(parts, 'partition')} {count} are recorded"
+        )
+    if numbers["read"] != numbers["kept"] + numbers["rejected"]:
+        raise RunFailed(f"stage {stage.folder_name}: read is not kept + rejected")
+    for name in _SORTED:
+        by_key[name] = {k: round(v, 3) for k, v in sorted(by_key[name].items())}
+    counts: Any = {**numbers, **by_key, "compiled": round(numbers["compiled"], 3)}
+    return StageRecord(
+        stage.folder_name,
+        stage.labels,
+        **counts,
+        start=starts or [0.0, 0.0],
+        cut_examples=dict(sorted(cuts.items())),
+        corrupt_examples=corrupt[:MOST_NAMED],
+        peak_bytes=peak,
+        without_documents=inputs.without_documents(documents) if stage.index == 0 else None,
+    )
 
 
 @cache
@@ -42,63 +384,58 @@ def _versions() -> dict[str, str]:
     return versions
 
 
-def record(outcome: Outcome) -> dict[str, Any]:
-    """The content of run.json."""
+def record(outcome: Outcome) -> RunRecord:
+    """Return the content of run.json."""
     plan = outcome.plan
-    return {
-        "recipe": plan.recipe.name,
-        "description": plan.recipe.description,
-        "plan": plan.digest,
-        "started": f"{outcome.started:%Y-%m-%dT%H:%M:%SZ}",
-        "command": command_line(),
-        "host": host(),
-        "versions": _versions(),
-        "inputs": [
-            {"path": f.path, "format": f.format, "bytes": f.size} for f in plan.inputs.files
-        ],
-        "steps": [_step(s) for s in plan.recipe.steps],
-        "partitions": len(plan.inputs.partitions),
-        "notices": [
+    return RunRecord(
+        recipe=plan.recipe.name,
+        description=plan.recipe.description,
+        plan=plan.digest,
+        started=f"{outcome.started:%Y-%m-%dT%H:%M:%SZ}",
+        command=command_line(),
+        host=host(),
+        versions=_versions(),
+        inputs=[InputFileRecord(f.path, f.format, f.size) for f in plan.inputs.files],
+        steps=[StepAbout.of(step) for step in plan.recipe.steps],
+        partitions=len(plan.inputs.partitions),
+        notices=[
             *plan.inputs.notices,
             *(n for s in plan.recipe.steps for n in s.notes()),
-            *(n for s in outcome.stages for n in (s.get("decided") or {}).get("notices", ())),
+            *(n for s in outcome.stages for n in (s.decided or {}).get("notices", ())),
             *reading_notices(outcome),
             *outcome.notices,
         ],
-        "totals": outcome.totals(),
-        "stages": outcome.stages,
-        "driver": driver_costs(outcome),
-        "products": outcome.products,
-    }
+        totals=outcome.totals(),
+        stages=outcome.stages,
+        driver=driver_costs(outcome),
+        products=outcome.products,
+    )
 
 
 def reading_notices(outcome: Outcome) -> list[str]:
-    """What of the input is not in the documents as it was stated, a line each."""
-    figures, read = outcome.of_input, outcome.plan.recipe.read
+    """Lines on what of the input is not in the documents as it was stated."""
+    figures, read = outcome.of_input or StageRecord(), outcome.plan.recipe.read
     notices = []
-    if not outcome.plan.stages and (places := figures.get("corrupt")):  # else the funnel's head
+    if not outcome.plan.stages and (places := figures.corrupt):  # else the funnel's head
         notices.append(f"{counted(places, 'place')} of the input not read: see corrupt.jsonl")
-    notices += empty_files(figures)
-    if left_out := figures.get("left_out"):
+    notices += empty_files(figures.without_documents)
+    if left_out := figures.left_out:
         columns = ", ".join(f"{name} {count:,}" for name, count in list(left_out.items())[:5])
         notices.append(
             f"{counted(sum(left_out.values()), 'value')} of carried columns left out ({columns}):"
             f" a document's have at most {format_bytes(read.max_carried_bytes)}"
             " (read.max_carried_bytes), a parquet page what memory takes"
         )
-    if differing := figures.get("digests_differing"):
+    if differing := figures.digests_differing:
         files = sorted(differing.items(), key=lambda item: (-item[1], item[0]))
         named = ", ".join(f"{name} {count:,}" for name, count in files[:5])
         fate = "they were rejected" if read.digests == "drop" else "they stay (read.digests: drop)"
         notices.append(
             f"{counted(sum(differing.values()), 'document')} of"
-            f" {figures['digests_compared']:,} that were compared differ from the digest of their"
+            f" {figures.digests_compared:,} that were compared differ from the digest of their"
             f" record, in {counted(len(files), 'file')} ({named}); {fate}"
         )
     return notices
-
-
-MOST_COMMAND = 2_000  # characters: a shell may have put thousands of file names in
 
 
 def command_line() -> str:
@@ -112,11 +449,10 @@ def command_line() -> str:
     return command if len(command) <= MOST_COMMAND else f"{command[:MOST_COMMAND]}\u2026"
 
 
-def driver_costs(outcome: Outcome) -> dict[str, Any]:
-    """CPU seconds beside the stages, by work, and the most memory of the process that drives."""
+def driver_costs(outcome: Outcome) -> DriverCosts:
+    """Return what the process that drives has taken so far."""
     spent = {"planning": outcome.plan.cpu, **outcome.driver}
-    cpu = {k: round(v, 3) for k, v in spent.items()}
-    return {"cpu": cpu, "peak_bytes": peak_bytes()}
+    return DriverCosts({k: round(v, 3) for k, v in spent.items()}, peak_bytes())
 
 
 def write_corrupt(outcome: Outcome) -> None:
@@ -125,7 +461,7 @@ def write_corrupt(outcome: Outcome) -> None:
     target = outcome.out / "corrupt.jsonl"
     if not outcome.plan.stages:
         return  # the product that read the input wrote it
-    if not outcome.stages[0]["corrupt"]:
+    if not outcome.stages[0].corrupt:
         target.unlink(missing_ok=True)
         return
     folder = stage_folder(outcome.out, outcome.plan.stages[0].folder_name)
@@ -136,20 +472,9 @@ def write_corrupt(outcome: Outcome) -> None:
                     f.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
-def _step(step: Settings) -> dict[str, Any]:
-    """Name, settings and the first sentence of what the step says of itself."""
-    about = (type(step).__doc__ or "").strip().split("\n\n")[0]
-    return {
-        "label": step.label,
-        "name": step.name,
-        "about": " ".join(about.split()),
-        "settings": step.model_dump(mode="json"),
-    }
-
-
-def write_record(path: Path, data: dict[str, Any]) -> None:
-    """Writes a record as JSON."""
-    text = json.dumps(data, indent=1, ensure_ascii=False)
+def write_record(path: Path, content: RunRecord) -> None:
+    """Writes run.json."""
+    text = json.dumps(json_of(content), indent=1, ensure_ascii=False)
     # Names of files may hold bytes that are no UTF-8.
     write_text(path, text.encode("utf-8", "replace").decode("utf-8") + "\n")
 
@@ -166,3 +491,210 @@ def read_record(out: Path) -> dict[str, Any]:
             f"{path} is damaged: give the command of that run again, which writes it anew"
         )
     return data
+
+
+@dataclass(frozen=True)
+class Row:
+    """One step. dropped: documents whose first reason is this step's; rules: by rule.
+
+    text_in, payload_in, text_out, worked: bytes (run/worker/traces.py); None where not recorded.
+    """
+
+    step: str
+    before: int
+    dropped: int
+    rules: dict[str, int]
+    cut: dict[str, int]
+    cut_bytes: int
+    seconds: float
+    text_in: int | None = None
+    payload_in: int = 0
+    text_out: int | None = None
+    worked: int = 0
+
+    @property
+    def after(self) -> int:
+        """Documents that go on."""
+        return self.before - self.dropped
+
+
+def funnel_rows(stages: Sequence[StageRecord]) -> list[Row]:
+    """The steps of all stages in order, the reader and the engine where they dropped anything."""
+    steps: list[Row] = []
+    for stage in stages:
+        documents = stage.read
+        for label in ("read", *stage.steps, "engine"):
+            rules = _of_step(stage.primary, label)
+            if label in ("read", "engine") and not rules:
+                continue
+            dropped = sum(rules.values())
+            row = Row(
+                label,
+                documents,
+                dropped,
+                rules,
+                _of_step(stage.cut, label),
+                sum(_of_step(stage.cut_bytes, label).values()),
+                stage.seconds.get(label, 0.0),
+                stage.text_in.get(label),
+                stage.payload_in.get(label, 0),
+                stage.text_out.get(label),
+                stage.worked.get(label, 0),
+            )
+            steps.append(row)
+            documents -= dropped
+    return steps
+
+
+def _of_step(counts: dict[str, int], label: str) -> dict[str, int]:
+    """Counts by rule of one step, the largest first."""
+    of_step = {k[len(label) + 1 :]: int(v) for k, v in counts.items() if k.startswith(label + ".")}
+    return dict(sorted(of_step.items(), key=lambda item: (-item[1], item[0])))
+
+
+def reasons(row: Row, most: int) -> str:
+    """The `most` frequent reasons of a step, and how much it cut."""
+    parts = ", ".join(f"{rule} {n:,}" for rule, n in list(row.rules.items())[:most])
+    if len(row.rules) > most:
+        parts += f" and {len(row.rules) - most} more"
+    cut = f"cut {format_bytes(row.cut_bytes)} of text" if row.cut_bytes else ""
+    return "; ".join(filter(None, (parts, cut)))
+
+
+def funnel(record: RunRecord) -> str:
+    """The funnel for a terminal."""
+    t = record.totals
+    skipped = ", ".join(f"{n} {k}" for k, n in sorted(t.skipped_by_type.items()))
+    beside = f", {t.unreadable} unreadable" if t.unreadable else ""
+    if t.passed_over:
+        beside += f", {counted(t.passed_over, 'document')} passed over (read.share)"
+    if t.bad_dates:
+        beside += f", {counted(t.bad_dates, 'date')} that cannot be read"
+    lines = [t.nothing_kept] if t.nothing_kept else []
+    if record.stages:
+        lines.append(
+            f"read {counted(t.read, 'document')} ({format_bytes(t.bytes_in)}),"
+            f" {counted(t.skipped, 'other record')} skipped, {t.corrupt:,} corrupt"
+            f"{beside}"
+        )
+        if skipped:
+            lines.append(f"  skipped: {skipped[:200]}")
+        lines += table(
+            ("step", "in", "dropped", "out", "reasons"),
+            [
+                [row.step, str(row.before), str(row.dropped), str(row.after), reasons(row, 5)]
+                for row in funnel_rows(record.stages)
+            ],
+            left=(0, 4),
+            indent=2,
+        )
+        lines.append(
+            f"kept {counted(t.kept, 'document')} ({format_bytes(t.bytes_out)} of text),"
+            f" rejected {t.rejected:,}, in {t.seconds:.1f} s"
+        )
+        if any(stage.decided for stage in record.stages):
+            lines.append(f"hash of the kept ids: {t.kept_ids}")
+    elif t.read:
+        rules = ", ".join(f"{k.removeprefix('read.')} {n}" for k, n in t.by_rule.items())
+        refused = f", {t.rejected} refused ({rules})" if t.rejected else ""
+        lines.append(
+            f"read {counted(t.read, 'document')} ({format_bytes(t.bytes_in)}){refused},"
+            f" {counted(t.skipped, 'other record')} skipped, {t.corrupt:,} corrupt"
+            f"{beside}"
+        )
+    for product in record.products:
+        lines.append(product_line(product))
+        if product["makes"] == "corpus":
+            lines += mix_lines(product["mix"])
+        if product["makes"] == "model":
+            lines += held_out_lines(product["summary"])
+    lines += [f"note: {n}" for n in record.notices if not n.startswith("skipped ")]
+    return "\n".join(lines)
+
+
+def held_out_lines(summary: dict[str, Any]) -> list[str]:
+    """A model's loss on held-out text by source, where there are several, and on other texts."""
+    lines = []
+    for title, scores in (
+        ("held-out text of", summary.get("held_out_sources") or {}),
+        ("scored whole", eval_scores(summary)),
+    ):
+        rows = [
+            [plain(name, 48), str(s["documents"]), f"{s['loss']:.3f}",
+             "-" if s["bits_per_byte"] is None else f"{s['bits_per_byte']:.3f}"]
+            for name, s in scores.items()
+        ]  # fmt: skip
+        lines += table((title, "documents", "loss", "bits/byte"), rows, indent=2) if rows else []
+    return lines
+
+
+def eval_scores(summary: dict[str, Any]) -> dict[str, Any]:
+    """The texts of `eval`, each followed by its sources, where it has several."""
+    scores = {}
+    for name, score in (summary.get("eval") or {}).items():
+        scores[name] = score
+        scores |= {f"{name}: {source}": value for source, value in score["sources"].items()}
+    return scores
+
+
+def product_line(product: dict[str, Any]) -> str:
+    """Return a line on a product."""
+    if product["makes"] == "tokenizer":
+        cards = product.get("cards", [product["card"]])
+        vocab = ", ".join(str(c.get("vocab", c.get("vocab_size"))) for c in cards)
+        text = format_bytes(cards[0].get("bytes", 0))
+        return f"{product['label']}: {vocab} tokens from {text} of text"
+    if product["makes"] == "shards":
+        ratio = product["bytes"] / max(1, product["tokens"])
+        line = (
+            f"{product['label']}: {counted(product['tokens'], 'token')} of"
+            f" {counted(product['documents'], 'document')}, {ratio:.2f} bytes a token"
+        )
+        if val := product.get("val"):
+            held = counted(val["documents"], "document")
+            line += f"; held out {counted(val['tokens'], 'token')} of {held}"
+        return line
+    if product["makes"] == "model":
+        s = product["summary"]
+        bits = s["bits_per_byte"]  # None: nothing says how many bytes the text has
+        held = f"{bits:.2f} bits a byte" if bits is not None else f"loss {s['held_out_loss']:.2f}"
+        known = [s[name] for name in ("first_loss", "last_loss") if s[name] is not None]
+        losses = " -> ".join(f"{loss:.2f}" for loss in known) or "not recorded"
+        for name, value in (s.get("held_out_terms") or {}).items():
+            held += f", {name.replace('_', ' ')} {value:.3f}"
+        return (
+            f"{product['label']}: {s['parameters'] / 1e6:.1f} million parameters,"
+            f" {counted(s['steps'], 'step')}, loss {losses}, {held} on held-out text"
+        )
+    if product["makes"] == "language_model":
+        card = product["card"]
+        right = card["held_out"]["accuracy"]
+        measured = (
+            "nothing held out" if right is None else f"{format_percent(right, 2)} of held-out right"
+        )
+        return (
+            f"{product['label']}: {counted(len(card['labels']), 'label')},"
+            f" {counted(card['lines']['train'], 'line')},"
+            f" {format_bytes(card['bytes'])}, {measured}"
+        )
+    if product["makes"] == "perplexity_model":
+        card = product["card"]
+        return (
+            f"{product['label']}: {counted(sum(card['counts']), 'n-gram')} to order"
+            f" {card['order']} over {counted(card['vocabulary'], 'word')}, from"
+            f" {counted(card['tokens'], 'word')},"
+            f" {format_bytes(card['bytes'])}"
+        )
+    if product["makes"] == "corpus":
+        return (
+            f"{product['label']}: {counted(product['documents'], 'document')}"
+            f" ({format_bytes(product['bytes'])} of text) in"
+            f" {counted(len(product['files']) - 1, 'part')}"
+            f" under {product['folder']}/"
+        )
+    if product["makes"] == "export":
+        return (
+            f"{product['label']}: {counted(product['documents'], 'document')} in"
+            f" {counted(len(product['files']), 'file')} under jsonl/"
+        )
+    return f"{product['label']}: done"

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -19,17 +20,28 @@ from threading import Thread
 from typing import Any
 
 from curate.corpus import indexes, journal
+from curate.corpus.manifests import part_of, part_path
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run, SketchedCorpus, lone_here
-from curate.corpus.stage_files import part_of, part_path
-from curate.engines.base import Engine, R, T, cpu_seconds
-from curate.run import worker_deaths
+from curate.engines.base import (
+    FROM_OUTSIDE,
+    Death,
+    Engine,
+    OnDeath,
+    cpu_seconds,
+    killed_twice,
+    mapping,
+)
 from curate.run.ids import ISSUED
 from curate.run.intact import Intact
 from curate.run.ledger import Ledger
 from curate.run.messages import (
+    LOADING,
+    READING,
     Committed,
     Once,
+    Place,
+    Resolved,
     ResolveTask,
     Sketched,
     Specification,
@@ -37,16 +49,15 @@ from curate.run.messages import (
     StageTask,
     StepRecord,
 )
-from curate.run.outcome import Options, Outcome, sum_up
 from curate.run.plan import MapStage, RunPlan, decisions_path, sketch_kind, stage_folder
+from curate.run.records import Options, Outcome, StageRecord, sum_up
 from curate.steps.contracts import CorpusStep, Prepared, Step, is_ours
 from curate.steps.failures import failing
-from llmcurate.base.disk.files import clear_temporary, write_text
-from llmcurate.base.disk.safe_paths import check_links, inside, remove
+from llmcurate.base.disk.files import check_links, clear_temporary, inside, remove, write_text
 from llmcurate.base.disk.seals import Seal, SealedPath, fault, seal, sealing
 from llmcurate.base.disk.units import counted
-from llmcurate.base.errors import Damaged
-from llmcurate.base.terminal.progress import Progress, say
+from llmcurate.base.errors import Damaged, RunFailed
+from llmcurate.base.terminal import Progress, say
 
 # The module that writes a run's report, by its name: a third of a second to load.
 REPORT = "curate.inspect.report.page"
@@ -77,6 +88,7 @@ def load_ahead(decided_by: str | None) -> None:
 
 
 RESOLVE = "curate.run.decisions:resolve_one_partition"
+SKETCH = "curate.run.worker.worker:sketch_partition"
 
 
 class Stages:
@@ -105,22 +117,22 @@ class Stages:
         decided_by = stage.sketch.decided_by if stage.sketch else None
         load_ahead(None if self._decides_in_worker(stage, engine) else decided_by)
         self._map(stage, folder, written, engine)
-        record = sum_up(
-            stage, self.plan.inputs, (r for _, r in self.ledger.results(stage.key, StageResult))
-        )
-        for file in unreadable:  # of files beside the input
-            record["corrupt"] += file["corrupt"]
-            record["corrupt_examples"] += file["places"]
+        results = (result for _, result in self.ledger.results(stage.key, StageResult))
+        record = sum_up(stage, self.plan.inputs, results)
+        for corrupt, places in unreadable:  # of files beside the input
+            examples = [*record.corrupt_examples, *places]
+            record = replace(record, corrupt=record.corrupt + corrupt, corrupt_examples=examples)
         if stage.index == 0:
-            record["limited"] = self.plan.inputs.documents_of_last is not None
-            record["renamed"], record["settle_cpu"] = self._once(
+            limited = self.plan.inputs.documents_of_last is not None
+            renamed, cpu = self._once(
                 f"{stage.key}:ids",
                 folder / "ids.parquet",
                 lambda: self._assign_ids(stage, folder, engine),
                 folder / ISSUED,
             )
+            record = replace(record, limited=limited, renamed=renamed, settle_cpu=cpu)
         if stage.sketch:
-            self._decide(stage, record, engine)
+            record = self._decide(stage, record, engine)
         self.ledger.commit_stage(stage.key, Committed(stage.folder_name))
         self.outcome.stages.append(record)
 
@@ -153,7 +165,7 @@ class Stages:
                 "curate.run.worker.worker:run_partition",
                 tasks(done, before, shared),
                 StageResult,
-                worker_deaths.find_culprit(self.plan, stage, self.options.quiet),
+                find_culprit(self.plan, stage, self.options.quiet),
             ):
                 self.ledger.commit_part(stage.key, task.part, replace(result, sketch_files={}))
                 if stage.sketch:
@@ -163,17 +175,14 @@ class Stages:
                 kept += result.kept
                 progress.update(note=f"{kept} kept")
         if stage.sketch:
-            for task, sketches in engine.map(
-                "curate.run.worker.worker:sketch_partition",
-                tasks(sketched, stage, written[:1]),
-                Sketched,
-                worker_deaths.retry_once(stage.folder_name),
-            ):
+            again = mapping(engine, stage.folder_name)
+            missing = tasks(sketched, stage, written[:1])
+            for task, sketches in again(SKETCH, missing, Sketched):
                 self.ledger.commit_part(stage.sketch_key, task.part, sketches)
         clear_temporary(folder)  # files of workers that died
 
-    def _decide(self, stage: MapStage, record: dict[str, Any], engine: Engine) -> None:
-        """Sketches to decisions, recorded; TooMuchGone where they would remove too much."""
+    def _decide(self, stage: MapStage, record: StageRecord, engine: Engine) -> StageRecord:
+        """The record with the decisions. TooMuchGone where they would remove too much."""
         from curate.run.decisions import guard
 
         assert stage.sketch is not None
@@ -187,30 +196,34 @@ class Stages:
             remove(workdir, inside=self.out)
             self.ledger.forget_stage(decided)
 
-        def resolve() -> dict[str, Any]:
+        def resolve() -> dict[str, Any]:  # figures of the step's own
             if sealed and workdir.exists():
                 journal.write(workdir, sealed)
             self.ledger.forget_stage(kept)  # it changes from here on
             try:
                 with self.intact.reading(partial(self._sketches, stage), engine, label):
-                    counts = self._resolve(stage, record, engine)
-                if difference := fault(path, counts.pop("seal")):
+                    resolved = self._resolve(stage, record, engine)
+                if difference := fault(path, resolved.seal):
                     raise Damaged(f"{path} {difference}")
             except Damaged:  # what it left may be made of what is damaged
                 remove(workdir, inside=self.out)
                 raise
             place = f"{workdir.parent.name}/{workdir.name}"
             self.ledger.commit_stage(kept, Committed(place, journal.finish(workdir)))
-            return counts
+            return resolved.figures
 
-        record["decides"] = stage.sketch.label
-        record["decided"], record["decided_cpu"] = self._once(decided, path, resolve)
-        if "written" in record:
-            record["written"]["decisions"] = path.stat().st_size
-        guard(stage.sketch, record["decided"])
-        seconds = record["decided"].get("seconds")
-        if seconds is not None:
-            record["seconds"][f"{stage.sketch.label}: deciding"] = seconds
+        figures, cpu = self._once(decided, path, resolve)
+        guard(stage.sketch, figures)
+        written = {**record.written, "decisions": path.stat().st_size}
+        took = {f"{label}: deciding": figures["seconds"]} if "seconds" in figures else {}
+        return replace(
+            record,
+            written=written,
+            seconds=record.seconds | took,
+            decides=label,
+            decided=figures,
+            decided_cpu=cpu,
+        )
 
     def _forget_half_done(self, stage: MapStage) -> None:
         """Removes what a killed resolve left, of sketches or ids of which some are made anew."""
@@ -247,7 +260,7 @@ class Stages:
         return self.recorded(f"{first.key}:ids", folder / "ids.parquet")
 
     def _read_by_all(self, stage: MapStage, folder: Path) -> list[SealedPath]:
-        """What every task of a stage reads beside what `_write_spec` wrote."""
+        """List the files that every task of a stage reads beside what `_write_spec` wrote."""
         shared: list[SealedPath] = []
         for step in stage.steps:
             if isinstance(step, Prepared) and (file := step.prepared(folder)) is not None:
@@ -259,7 +272,7 @@ class Stages:
         return shared
 
     def _sketches(self, stage: MapStage) -> Iterator[tuple[Path, Seal]]:
-        """What a resolve reads."""
+        """List the files that a resolve reads."""
         folder = stage_folder(self.out, stage.folder_name)
         for part, result in self.ledger.results(stage.sketch_key, Sketched):
             for kind, sealed in result.files.items():
@@ -267,8 +280,8 @@ class Stages:
         if stage.index == 0:
             yield from ((Path(path), sealed) for path, sealed in self.ids())
 
-    def _prepare(self, stage: MapStage, folder: Path) -> list[dict[str, Any]]:
-        """What steps do once for all workers; what could not be read."""
+    def _prepare(self, stage: MapStage, folder: Path) -> list[tuple[int, list[Place]]]:
+        """Do what steps do once for all workers; return what could not be read."""
         results = []
         for step in stage.steps:
             if isinstance(step, Prepared) and (file := step.prepared(folder)) is not None:
@@ -370,10 +383,7 @@ class Stages:
             for _, files in self.inputs(stage, "ids"):
                 yield from ((Path(path), sealed) for path, sealed in files)
 
-        def run(function: str, tasks: Sequence[T], result: type[R]) -> Iterator[tuple[T, R]]:
-            return engine.map(function, tasks, result, worker_deaths.retry_once("settling ids"))
-
-        sizes = self.options.sizes
+        run, sizes = mapping(engine, "settling ids"), self.options.sizes
         with self.intact.reading(id_files, engine, "ids"):
             return assign_ids(self.plan.inputs, folder, self.plan.earlier, run, sizes)
 
@@ -386,7 +396,7 @@ class Stages:
         folder = stage_folder(self.out, stage.folder_name)
         return SketchedCorpus(folder, self.parts, sketch_kind(stage), stage.index == 0)
 
-    def _resolve(self, stage: MapStage, record: dict[str, Any], engine: Engine) -> dict[str, Any]:
+    def _resolve(self, stage: MapStage, record: StageRecord, engine: Engine) -> Resolved:
         from curate.run.decisions import resolve
 
         assert stage.sketch is not None
@@ -394,18 +404,15 @@ class Stages:
         say(f"{label}: resolving", self.options.quiet)
         before = engine.cpu
         corpus, workdir = self._corpus(stage), self._workdir(stage)
-        decisions, size = decisions_path(self.out, stage), (record["kept"], record["bytes_out"])
-
-        def mapped(function: str, tasks: Sequence[T], result: type[R]) -> Iterator[tuple[T, R]]:
-            return engine.map(function, tasks, result, worker_deaths.retry_once(label))
-
+        decisions, size = decisions_path(self.out, stage), (record.kept, record.bytes_out)
+        mapped = mapping(engine, label)
         if self._decides_in_worker(stage, engine):
             spec, sizes = self._spec_path(stage), self.options.sizes
             task = ResolveTask(0, spec, workdir, decisions, size, sizes, corpus.ids_changed)
-            ((_, counts),) = mapped(RESOLVE, [task], dict)
+            ((_, resolved),) = mapped(RESOLVE, [task], Resolved)
         else:
             workers = self.options.count()
-            counts = resolve(
+            resolved = resolve(
                 stage.sketch,
                 corpus,
                 workdir,
@@ -415,7 +422,8 @@ class Stages:
                 lone_here(mapped),
                 self.options.sizes,
             )
-        return {**counts, "tasks_cpu": round(engine.cpu - before, 3)}
+        tasks_cpu = round(engine.cpu - before, 3)
+        return replace(resolved, figures={**resolved.figures, "tasks_cpu": tasks_cpu})
 
     def _decides_in_worker(self, stage: MapStage, engine: Engine) -> bool:
         """Whether a worker decides, on a corpus of one partition and no earlier one: it has the
@@ -437,7 +445,7 @@ class Stages:
         return seals
 
     def indexes(self) -> list[indexes.IndexedStep]:
-        """What the plan's dedups leave for later runs to compare with."""
+        """List what the plan's dedups leave for later runs to compare with."""
         return [
             indexes.IndexedStep(
                 stage.sketch,
@@ -449,3 +457,68 @@ class Stages:
             for stage in self.plan.stages
             if stage.sketch is not None
         ]
+
+
+LAST = 1 << 62  # no document has this number
+QUARANTINE_LIMIT = 100  # documents of one partition; more is a defect of the program
+
+
+def find_culprit(plan: RunPlan, stage: MapStage, quiet: bool) -> OnDeath[StageTask]:
+    """For documents on their way through a stage. After a death that did not come from outside the
+    partition runs again with the batch in question document by document; a document that kills its
+    worker there as well, or takes longer than the engine waits (`read.batch_seconds`), is
+    quarantined, and the partition runs again without it.
+
+    Where the batch took too long, those behind it run so too, for all may be slow; and a document
+    must take too long alone twice, since a machine may be held up once."""
+    killed: Counter[int] = Counter()
+    before: Counter[tuple[int, int]] = Counter()
+    alone: Counter[tuple[int, int]] = Counter()
+    quarantine: dict[int, dict[int, str]] = {}
+
+    def decide(task: StageTask, death: Death) -> StageTask:
+        part = task.part
+        how = death.describe()
+        if death.status in FROM_OUTSIDE and not death.seconds:
+            killed[part] += 1
+            if killed[part] > 1:
+                raise killed_twice(f"partition {part} of {stage.folder_name}", death)
+            return task
+        first, last = death.documents or LOADING
+        ending = how if death.seconds else f"died ({how})"
+        if first < 0:
+            before[part, first] += 1
+            if before[part, first] > 1:
+                files = {plan.inputs.files[s.file].rel for s in plan.inputs.partitions[part]}
+                names = ", ".join(sorted(files)[:3])
+                longer = " or set a larger read.batch_seconds," if death.seconds else ""
+                raise RunFailed(
+                    f"a worker {ending} twice while reading {names}; take that file out{longer} and"
+                    " run again"
+                    if first == READING[0]
+                    else f"a worker {ending} twice before the first document of"
+                    f" {stage.folder_name}: see what its steps load"
+                )
+            return task
+        batch = f"document {first}" if first == last else f"documents {first} to {last}"
+        batch += f" of partition {part}"
+        say(f"a worker {ending} on {batch}; looking for the cause", quiet)
+        careful = task.careful
+        if not careful or not careful[0] <= first <= last <= careful[1]:
+            return replace(task, careful=(first, LAST if death.seconds else last))
+        if first < last:
+            raise RunFailed(f"{batch} kill their worker together ({how}) but none does alone")
+        alone[part, first] += 1
+        slow = careful[1] == LAST
+        if (death.seconds or slow) and alone[part, first] < 2:
+            return task
+        held = quarantine.setdefault(part, {})
+        held[first] = f"{how} alone, twice" if death.seconds else f"its worker died twice: {how}"
+        if len(held) > QUARANTINE_LIMIT:
+            raise RunFailed(
+                f"more than {counted(QUARANTINE_LIMIT, 'document')} of partition {part} killed"
+                f" their workers ({how}): a step is broken, not the documents"
+            )
+        return replace(task, careful=careful if slow else None, quarantine=held)
+
+    return decide

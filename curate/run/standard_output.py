@@ -12,14 +12,12 @@ import tempfile
 from pathlib import Path
 
 from curate.formats.jsonl import json_lines
-from curate.run import funnel
 from curate.run.build import corpus_batches
 from curate.run.driver import run_planned
-from curate.run.outcome import Options, Outcome
 from curate.run.plan import RunPlan
-from curate.run.records import record
+from curate.run.records import Options, Outcome, funnel, json_of, record
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal.output import echo_json, json_line, tell
+from llmcurate.base.terminal import echo_json, json_line, tell
 
 NAME = Path("-")  # what stands for it as OUT
 
@@ -40,7 +38,7 @@ def run_to_standard_output(plan: RunPlan, options: Options, as_json: bool) -> Ou
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise
     if as_json:
-        echo_json(outcome.totals(), sys.stderr)
+        echo_json(json_of(outcome.totals()), sys.stderr)
     elif not options.quiet:
-        tell(funnel.text(record(outcome)))
+        tell(funnel(record(outcome)))
     return outcome

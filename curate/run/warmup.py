@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from dataclasses import dataclass
 
 from pydantic import ValidationError
 
@@ -14,13 +14,22 @@ from curate.steps.contracts import CorpusStep, Product, Settings, Step, fitting,
 from curate.steps.recipe import load
 from curate.steps.registry import REGISTRY, step_class
 from curate.steps.shipped import names
-from llmcurate.base.terminal.progress import Progress
+from llmcurate.base.terminal import Progress
 
 
-def warm_up(recipes: list[str], workers: int, quiet: bool) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Warmed:
+    """The numbers of steps that were rehearsed and of kernels that were compiled; missing: why a
+    step was not, by its name."""
+
+    steps: int
+    missing: dict[str, str]
+    compiled: int
+
+
+def warm_up(recipes: list[str], workers: int, quiet: bool) -> Warmed:
     """Compiles the kernels of these recipes, or of all shipped ones and of each step as it is by
-    default. Returns the numbers of `steps` that were rehearsed and of kernels that were `compiled`,
-    and why a step is `missing`, by its name. No model or list is fetched for it."""
+    default. No model or list is fetched for it."""
     steps = [step for name in recipes or names() for step in load(name).steps]
     steps += [] if recipes else _by_default()
     tasks: dict[str, StepRecord | None] = {}
@@ -51,7 +60,7 @@ def warm_up(recipes: list[str], workers: int, quiet: bool) -> dict[str, Any]:
                 if result.missing and task.step:
                     missing[task.step.step] = result.missing
                 progress.update()
-        return {"steps": len(tasks), "missing": missing, "compiled": engine.kernels}
+        return Warmed(len(tasks), missing, engine.kernels)
 
 
 def _by_default() -> list[Settings]:

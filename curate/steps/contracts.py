@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, create_model, field_validator
 
-from curate.steps.sources import source_digest
 from llmcurate.base.disk.files import file_digest
 from llmcurate.base.disk.yaml_file import within_64_bits
 from llmcurate.base.errors import UsageError
@@ -24,7 +23,7 @@ from llmcurate.base.errors import UsageError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from curate.corpus.decisions import Decided
+    from curate.corpus.decisions import Decided, Decision
     from curate.corpus.indexes import Index
     from curate.corpus.sketches import Sketches
     from curate.documents.documents import Documents
@@ -63,15 +62,14 @@ class Settings(BaseModel):
     def identity(self) -> dict[str, Any]:
         """All that decides the step's output, for the stage's hash: label, version, settings, and a
         digest of a plug-in's own source."""
-        identity: dict[str, Any] = {
+        source = source_of(self)
+        return {
             "step": self.name,
             "label": self.label,
             "version": self.version,
             "settings": self.model_dump(mode="json", exclude={*self.decide_nothing}),
+            **({"source": source} if source else {}),
         }
-        if source := source_of(self):
-            identity["source"] = source
-        return identity
 
     def resolved(self) -> dict[str, Any]:
         """The settings with their defaults, as OUT/recipe.yaml has them. Paths hold anywhere."""
@@ -115,7 +113,7 @@ class NamesCode(Settings):
 
     def own_source(self) -> str | None:
         """A digest of the source where the settings name it; else of the step's module."""
-        return source_digest(type(self).__module__)
+        return _module_digest(type(self))
 
 
 class Forecasts(Settings):
@@ -132,6 +130,15 @@ class Explains(Settings):
     def explain(self, text: str) -> list[str]:
         """Lines on what in a text moved this step's measure most, for `llmcurate explain`. The step
         need not be open. UsageError where a file that it needs is gone."""
+        raise NotImplementedError
+
+
+class SaysOfDecisions(Settings):
+    """A step whose decisions read otherwise than those on copies."""
+
+    def said(self, decision: Decision) -> str | None:
+        """The decision in words, behind the document's or the passage's name, for `llmcurate
+        explain`; None where it is one on a copy."""
         raise NotImplementedError
 
 
@@ -172,11 +179,20 @@ def source_of(step: Settings) -> str | None:
     """A digest of the step's source; None where that is curate's, which has a version."""
     if isinstance(step, NamesCode):
         return step.own_source()
-    return source_digest(type(step).__module__)
+    return _module_digest(type(step))
+
+
+def _module_digest(kind: type[Settings]) -> str | None:
+    """A digest of a plug-in's module and of what it imports from its own package."""
+    if kind.__module__.startswith("curate."):
+        return None
+    from curate.steps.functions import source_digest
+
+    return source_digest(kind.__module__)
 
 
 def is_ours(step: Settings) -> bool:
-    """Whether all that the step runs is curate's."""
+    """Return whether all that the step runs is curate's."""
     return not source_of(step) and not code_of(step)
 
 
@@ -238,12 +254,12 @@ class Step(Settings):
 
     @property
     def by_id(self) -> bool:
-        """Whether it needs final ids, so that it waits for the stage that assigns them."""
+        """Return whether it needs final ids, so that it waits for the stage that assigns them."""
         return False
 
     @property
     def before_extract(self) -> bool:
-        """Whether it reads pages as they came, before `extract` makes text of them."""
+        """Return whether it reads pages as they came, before `extract` makes text of them."""
         return False
 
     def open(self) -> None:
@@ -262,9 +278,9 @@ class Prepared(Step):
         do."""
         raise NotImplementedError
 
-    def prepare(self, file: Path) -> dict[str, Any]:
-        """Writes the file. Returns what the report says of the files that it reads: corrupt (a
-        number) and places (the first ones: file, offset, what)."""
+    def prepare(self, file: Path) -> tuple[int, list[dict[str, int | str | None]]]:
+        """Writes the file. Returns what the report says of the files that it reads: the number of
+        places that are corrupt, and the first ones (file, offset, what)."""
         raise NotImplementedError
 
     def open_in(self, folder: Path) -> None:
@@ -317,13 +333,13 @@ class CorpusStep(Settings):
 
     @property
     def replaces(self) -> bool:
-        """Whether a document may go for one that comes in a later run. The step leaves
+        """Return whether a document may go for one that comes in a later run. The step leaves
         `superseded.parquet` (id, by) in its index then."""
         return False
 
     @property
     def dated(self) -> bool:
-        """Whether the newest of copies stays."""
+        """Return whether the newest of copies stays."""
         return False
 
     @property

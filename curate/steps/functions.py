@@ -1,6 +1,9 @@
-"""Functions in files of the user's: named `FILE.py:FUNCTION`, checked unrun, loaded in workers.
+"""Python of others that a run executes: functions in files, and digests of its source.
 
-Whatever such code raises ends the run with one line that names its file and line.
+A function of the user's is named `FILE.py:FUNCTION`, checked unrun and loaded in workers; whatever
+it raises ends the run with one line that names its file and line. A plug-in's step is a module of a
+package. Either is followed into what it imports from its own package, or, where it is in none, from
+files beside it.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import re
 import sys
 import textwrap
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -20,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 from curate.steps.failures import named, shown
-from curate.steps.sources import digest_of, file_sources, names_in
 from llmcurate.base.disk.files import cache_folder, text_digest, write_text
 from llmcurate.base.errors import RunFailed, UsageError
 
@@ -185,5 +187,83 @@ def _collect(name: str, value: Any, parts: dict[str, str]) -> None:
 
 
 def is_function(text: str) -> bool:
-    """Whether a text is of the form FILE.py:FUNCTION."""
+    """Return whether a text is of the form FILE.py:FUNCTION."""
     return _NAMED.fullmatch(text) is not None
+
+
+# Sources.
+
+
+def source_digest(module: str) -> str | None:
+    """A digest of a module and of all that it imports from its own package, or, of a module in no
+    package, from files beside it. None for one that is in no file."""
+    origin = getattr(sys.modules.get(module), "__file__", None)
+    if origin is None:
+        return None
+    path = Path(origin)
+    up = module.count(".") + (path.name == "__init__.py")
+    name = module if module != "__main__" else path.stem
+    package = module.split(".")[0] if up else None
+    return digest_of(_sources(path.absolute().parents[up], {name: path}, package))
+
+
+def file_sources(path: Path) -> dict[str, Path]:
+    """A file by itself and what it imports from files beside it, by the names of modules. OSError,
+    UnicodeDecodeError or SyntaxError where one of them cannot be read."""
+    return _sources(path.parent, {path.stem: path}, None)
+
+
+def digest_of(sources: dict[str, Path]) -> str:
+    """A digest of modules' names and texts."""
+    texts = (f"{name}\0{sources[name].read_text(encoding='utf-8')}" for name in sorted(sources))
+    return text_digest("\0".join(texts), "xxh3-128")
+
+
+def _sources(root: Path, first: dict[str, Path], package: str | None) -> dict[str, Path]:
+    """Modules by name: the first one, and what they import below root."""
+    sources: dict[str, Path] = {}
+    waiting = list(first)
+    while waiting:
+        name = waiting.pop()
+        file = first.get(name) or _file(root, name)
+        if file is None or name in sources or package not in (None, name.split(".")[0]):
+            continue
+        sources[name] = file
+        home = name if file.name == "__init__.py" else name.rpartition(".")[0]
+        waiting += _imports(file, home)
+    return sources
+
+
+def _file(root: Path, module: str) -> Path | None:
+    base = root.joinpath(*module.split("."))
+    paths = (base / "__init__.py", base.with_name(f"{base.name}.py"))
+    return next((path for path in paths if path.is_file()), None)
+
+
+def _imports(file: Path, package: str) -> Iterator[str]:
+    """The modules that a source may import: `from a import b` names a and a.b."""
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"), str(file))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package.split(".")[: package.count(".") + 2 - node.level] if node.level else []
+            base = ".".join(filter(None, [*above, node.module]))
+            yield from (base, *(f"{base}.{alias.name}".lstrip(".") for alias in node.names))
+
+
+def names_in(file: Path) -> list[str] | None:
+    """The names that a file gives at its top: functions, classes, values, imports. None where it
+    imports all that another module has. Nothing of it is run."""
+    names: list[str] = []
+    waiting: list[ast.AST] = list(ast.parse(file.read_text(encoding="utf-8"), str(file)).body)
+    while waiting:
+        node = waiting.pop(0)
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            names.append(node.name)
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            names += [(alias.asname or alias.name).split(".")[0] for alias in node.names]
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.append(node.id)
+        else:
+            waiting += ast.iter_child_nodes(node)
+    return None if "*" in names else names

@@ -1,6 +1,6 @@
 """Steps whose rules were made for English, and take what differs in other languages of a profile.
 
-A profile (curate/text/profiles.py) has limits by step and setting. They stand in for settings that
+A profile (curate/text/languages.py) has limits by step and setting. They stand in for settings that
 nobody gave, in documents of its language: the step is copied with them, and each copy measures and
 limits its own documents. What a recipe, an option or `--set` gives holds for every language.
 """
@@ -8,23 +8,25 @@ limits its own documents. What a recipe, an option or `--set` gives holds for ev
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
 from curate.documents.documents import Documents
-from curate.documents.limits import ByLang, Limit, decide
+from curate.documents.limits import Langs, Limit, decide
 from curate.steps.contracts import FromFiles, Step
-from curate.text import profiles
-from curate.text.dictionaries import effective
-from curate.text.profiles import Chosen, Profile
+from curate.text import languages
+from curate.text.languages import Chosen, Profile, effective
 from llmcurate.base.errors import UsageError
 from llmcurate.base.settings import problem
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 PROFILE = (
     "Whose stop words, end marks and limits hold: auto takes the shipped profile of the language in"
@@ -42,21 +44,37 @@ WORDS = (
 )
 
 
-class Profiled(Step, FromFiles):
-    """The base of such steps: `measure` annotates columns, `own_limits` compares them."""
+@dataclass(frozen=True)
+class LimitByLang(Limit):
+    """A limit for which profiles have others. others: by the code of a profile, NaN where the rule
+    is off; profiles: the profile that judges a document."""
+
+    others: Mapping[str, float] = field(default_factory=dict)
+    profiles: Chosen = field(default_factory=Chosen)
+    by_lang: ClassVar[bool] = True
+
+    @property
+    def on(self) -> bool:
+        return True
+
+    def of(self, label: str | None) -> float | None:
+        profile = self.profiles.of(label)
+        return self.threshold if profile is None else self.others.get(profile.code, self.threshold)
+
+    def thresholds(self, langs: Langs) -> np.ndarray:
+        each = [self.of(name) for name in (*langs.names, None)]
+        thresholds = np.array([np.nan if x is None else x for x in each], np.float64)
+        return np.asarray(thresholds[langs.at])
+
+
+class Profiled(FromFiles):
+    """A mixin of such steps, whose `own_limits` compare columns."""
 
     profile: str = Field("auto", description=PROFILE)
-
-    def measure(self, docs: Documents, profile: Profile | None) -> Documents:
-        """The batch, which is all of one profile, with the columns that the limits look at."""
-        raise NotImplementedError
 
     def own_limits(self) -> list[Limit]:
         """The limits by this copy's settings."""
         raise NotImplementedError
-
-    def apply(self, docs: Documents) -> Documents:
-        return decide(self.measured(docs), self.limits())
 
     def limits(self) -> list[Limit]:
         theirs = {
@@ -65,23 +83,23 @@ class Profiled(Step, FromFiles):
         }
         limits = []
         for limit in self.own_limits():
-            by_lang = {
+            others = {
                 code: np.nan if threshold is None else float(threshold)
                 for code, thresholds in theirs.items()
                 if (threshold := thresholds[limit.rule]) != limit.threshold
             }
-            if by_lang:
-                limit = replace(limit, by_lang=ByLang(by_lang, self.chosen))
-            limits.append(limit)
+            limits.append(
+                LimitByLang(**vars(limit), others=others, profiles=self.chosen) if others else limit
+            )
         return limits
 
     @property
     def chosen(self) -> Chosen:
         """Which profile judges which document."""
-        return profiles.chosen(self.profile)
+        return languages.chosen(self.profile)
 
     @cached_property
-    def adapted(self) -> dict[str, Any]:
+    def adapted(self) -> dict[str, Self]:
         """The step as it is for each profile that changes a setting, by code."""
         return {
             profile.code: self.model_copy(update=changes, deep=False)
@@ -96,7 +114,7 @@ class Profiled(Step, FromFiles):
         if not changes:
             return {}
         try:
-            checked = type(self).model_validate({**changes, "profile": profiles.NONE})
+            checked = type(self).model_validate({**changes, "profile": languages.NONE})
         except ValidationError as error:
             said = problem(error, lambda name: f"{self.name}.{name}")
             raise UsageError(f"profile {profile.name}: {said}") from None
@@ -106,8 +124,8 @@ class Profiled(Step, FromFiles):
     def _without_what_profiles_decide(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """The settings; one that was not given, and that a profile changes, is left out: written
         down it would be given, and hold for all languages."""
-        values: dict[str, Any] = dump(self)
-        if self.profile == profiles.NONE:
+        values = dict(dump(self))
+        if self.profile == languages.NONE:
             return values
         try:
             chosen = self.chosen.profiles
@@ -125,10 +143,10 @@ class Profiled(Step, FromFiles):
         return facts
 
     def resources(self) -> list[str]:
-        path = profiles.file_of(self.profile)
+        path = languages.file_of(self.profile)
         return [*super().resources(), *([str(path)] if path is not None else [])]
 
-    def parts(self, docs: Documents) -> Iterator[tuple[Profile | None, Any, np.ndarray]]:
+    def parts(self, docs: Documents) -> Iterator[tuple[Profile | None, Self, np.ndarray]]:
         """(profile, the step as it is for it, bool[rows]) of the profiles that a batch needs."""
         coded = docs.table["lang"].combine_chunks().dictionary_encode()
         labels = [*coded.dictionary.to_pylist(), None]
@@ -140,31 +158,19 @@ class Profiled(Step, FromFiles):
             profile = by_code.get(code)
             yield profile, self.adapted.get(code, self), codes == code
 
-    def measured(self, docs: Documents) -> Documents:
-        """The batch with the columns of `measure`, each row as its profile has it."""
-        parts = list(self.parts(docs))
-        if len(parts) <= 1:
-            for profile, step, _ in parts:
-                measured: Documents = step.measure(docs, profile)
-                return measured
-            return self.measure(docs, None)
-        tables, order = [], []
-        for profile, step, mask in parts:
-            rows = np.flatnonzero(mask)
-            tables.append(step.measure(_part(docs, rows), profile).table)
-            order.append(rows)
-        new = [n for n in tables[0].column_names if n not in docs.table.column_names]
-        back = pa.array(np.argsort(np.concatenate(order), kind="stable"))
-        joined = pa.concat_tables([t.select(new) for t in tables]).take(back).combine_chunks()
-        for name in new:
-            docs = docs.annotate(name.removeprefix(f"{docs.step}."), joined[name].combine_chunks())
-        return docs
 
-
-class WordCounting(Profiled):
-    """The base of those that count words, of scripts without spaces, too."""
+class WordCounting(Profiled, Step):
+    """The base of those that count words, of scripts without spaces, too: `measure` annotates
+    columns of documents of one profile."""
 
     words: str = Field("auto", description=WORDS)
+
+    def measure(self, docs: Documents, profile: Profile | None) -> Documents:
+        """The batch, which is all of one profile, with the columns that the limits look at."""
+        raise NotImplementedError
+
+    def apply(self, docs: Documents) -> Documents:
+        return decide(self.measured(docs), self.limits())
 
     @cached_property
     def effective_words(self) -> str:
@@ -180,11 +186,30 @@ class WordCounting(Profiled):
     def resolved(self) -> dict[str, Any]:
         return super().resolved() | {"words": self.effective_words}
 
-    def parts(self, docs: Documents) -> Iterator[tuple[Profile | None, Any, np.ndarray]]:
+    def parts(self, docs: Documents) -> Iterator[tuple[Profile | None, Self, np.ndarray]]:
         for profile, step, mask in super().parts(docs):
             if profile is not None and profile.clusters:
                 profile = replace(profile, words=self.effective_words)
             yield profile, step, mask
+
+    def measured(self, docs: Documents) -> Documents:
+        """The batch with the columns of `measure`, each row as its profile has it."""
+        parts = list(self.parts(docs))
+        if len(parts) <= 1:
+            for profile, step, _ in parts:
+                return step.measure(docs, profile)
+            return self.measure(docs, None)
+        tables, order = [], []
+        for profile, step, mask in parts:
+            rows = np.flatnonzero(mask)
+            tables.append(step.measure(_part(docs, rows), profile).table)
+            order.append(rows)
+        new = [n for n in tables[0].column_names if n not in docs.table.column_names]
+        back = pa.array(np.argsort(np.concatenate(order), kind="stable"))
+        joined = pa.concat_tables([t.select(new) for t in tables]).take(back).combine_chunks()
+        for name in new:
+            docs = docs.annotate(name.removeprefix(f"{docs.step}."), joined[name].combine_chunks())
+        return docs
 
 
 def _part(docs: Documents, rows: np.ndarray) -> Documents:

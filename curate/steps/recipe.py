@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
@@ -26,7 +27,6 @@ from llmcurate.base.settings import problem
 
 CUT = "cut"
 MOST_STEPS = 1000  # each stage of them is a folder, each step a module that workers load
-READ = -1  # where entries are numbered: the section `read`
 LineOf = Callable[[str], str | None]
 SettingNames = Callable[[], Iterable[str]]
 TOP_KEYS = ("name", "description", "paper", "input", "read", "steps")
@@ -96,15 +96,14 @@ class Recipe:
             if i in self.cuts:
                 steps.append(CUT)
             steps.append(entry(step))
-        out: dict[str, Any] = {"name": self.name, "description": self.description}
-        if self.paper:
-            out["paper"] = self.paper
-        if self.input:
-            out["input"] = list(self.input)
+        head = {"name": self.name, "description": self.description, "paper": self.paper}
+        if not self.paper:
+            del head["paper"]
+        inputs = {"input": list(self.input)} if self.input else {}
         read = self.read.model_dump(mode="json", exclude_unset=given_alone)
         if self.read.fetch is not None:
             read["fetch"] = self.read.fetch
-        return out | {"read": read, "steps": steps}
+        return {**head, **inputs, "read": read, "steps": steps}
 
     def __str__(self) -> str:
         data = self._dump(_entry_given, given_alone=True)
@@ -128,12 +127,11 @@ class Recipe:
         before = {n: getattr(self.read, n) for n in self.read.model_fields_set}
         if "columns" in stated:  # one more name, beside those of the recipe
             stated["columns"] = {**self.read.columns, **stated["columns"]}
-        place = {name: f"--{name.replace('_', '-')} {value}" for name, value in stated.items()}
-        read = _check(ReadSettings, {**before, **stated}, "read", place.get)
-        return replace(self, read=read)
+        given = {name: f"--{name.replace('_', '-')} {value}" for name, value in stated.items()}
+        return replace(self, read=Entry("read", {**before, **stated}, given=given).parsed())
 
 
-def _entry_given(step: Settings) -> str | dict[str, Any]:
+def _entry_given(step: Settings) -> object:
     """A step of a recipe as it is written by hand: without defaults."""
     settings = step.model_dump(mode="json", exclude_unset=True)
     return {step.name: settings} if settings else step.name
@@ -215,14 +213,14 @@ def _nearest(key: str, keys: list[str]) -> str:
 
 
 def _has_truth(value: Any) -> bool:
-    """Whether a value is true or false, or holds it."""
+    """Return whether a value is true or false, or holds it."""
     if isinstance(value, dict):
         return any(map(_has_truth, (*value, *value.values())))
     return any(map(_has_truth, value)) if isinstance(value, list) else isinstance(value, bool)
 
 
 def _takes_truth(model: type[BaseModel], key: str) -> bool:
-    """Whether true and false are among the values of a field."""
+    """Return whether true and false are among the values of a field."""
     kinds = [model.model_fields[key].annotation]
     for kind in kinds:
         kinds += get_args(kind)
@@ -238,56 +236,81 @@ def _no_text(key: str, value: Any) -> str:
     )
 
 
-def _check(
-    model: type[BaseModel],
-    values: dict[str, Any],
-    section: str,
-    line_of: LineOf | None,
-    folder: Path | None = None,
-) -> Any:
-    """The model from the values of a section; UsageError says the first mistake in one line.
+@dataclass
+class Entry:
+    """A step as a recipe has it, or the section `read`: the one place where settings are as a user
+    wrote them. in_file: the `file:line` of a key; given: by key, the `--set` that it is from."""
 
-    line_of: the `file:line` of a key, or the `--set` that it is from; None where it is of neither.
-    folder: of the recipe's file.
-    """
-    for key, value in values.items():
-        if key in model.model_fields and _has_truth(value) and not _takes_truth(model, key):
-            where = (line_of(str(key)) if line_of else None) or f"step {section}"
-            raise UsageError(f"{where}: {_no_text(f'{section}.{key}', value)}")
-    try:
-        return model.model_validate(values, context={"folder": folder})
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = str(first["loc"][0]) if first["loc"] else ""
-        place = line_of(key) if line_of else None
-        where = place or f"step {section}"
-        if first["type"] == "extra_forbidden":
-            hint = _nearest(key, list(model.model_fields))
-            raise UsageError(f"{where}: unknown key {key!r} in {section}; {hint}") from None
-        said = problem(error, lambda name: ".".join(filter(None, [section if place else "", name])))
-        raise UsageError(f"{where}: {said}") from None
-    except UnicodeEncodeError:  # half of a surrogate pair, where a pattern is to be matched
-        where = (line_of("") if line_of else None) or f"step {section}"
-        raise UsageError(f"{where}: a value of {section} is no Unicode text") from None
+    name: str
+    settings: dict[str, Any]
+    in_file: LineOf | None = None
+    given: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def section(self) -> str:
+        """The name without its variant."""
+        return self.name.partition("@")[0]
+
+    @property
+    def kind(self) -> type[Any]:
+        """The class of the settings. UsageError for an unknown step."""
+        return ReadSettings if self.section == "read" else step_class(self.section)
+
+    def change(self, change: Change) -> None:
+        """Puts a change into the settings."""
+        key, _, inner = change.key.partition(".")
+        kind, before = self.kind.model_fields.get(key), self.settings.get(key) or {}
+        if kind and inner and get_origin(kind.annotation) is dict and isinstance(before, dict):
+            self.settings[key] = {**before, inner: change.value}
+        else:
+            key = change.key
+            self.settings[key] = change.value
+        self.given[key] = change.given
+
+    def parsed(self, folder: Path | None = None) -> Any:
+        """The step, or the settings of `read`; UsageError says the first mistake in one line.
+        folder: of the recipe's file."""
+        kind, variant = self.kind, self.name.partition("@")[2]
+        if variant:
+            if "variant" not in kind.model_fields:
+                raise UsageError(f"step {self.section!r} has no variants")
+            self.settings["variant"] = variant
+        kind = fitting(kind, self.settings)
+        for key, value in self.settings.items():
+            if key in kind.model_fields and _has_truth(value) and not _takes_truth(kind, key):
+                where, name = self._where(str(key)), f"{self.section}.{key}"
+                raise UsageError(f"{where}: {_no_text(name, value)}")
+        try:
+            return kind.model_validate(self.settings, context={"folder": folder})
+        except ValidationError as error:
+            first = error.errors()[0]
+            key = str(first["loc"][0]) if first["loc"] else ""
+            if first["type"] == "extra_forbidden":
+                hint = _nearest(key, list(kind.model_fields))
+                where = self._where(key)
+                raise UsageError(
+                    f"{where}: unknown key {key!r} in {self.section}; {hint}"
+                ) from None
+            above = [self.section] if self._place(key) else []
+            said = problem(error, lambda name: ".".join(filter(None, [*above, name])))
+            raise UsageError(f"{self._where(key)}: {said}") from None
+        except UnicodeEncodeError:  # half of a surrogate pair, where a pattern is to be matched
+            said = f"a value of {self.section} is no Unicode text"
+            raise UsageError(f"{self._where('')}: {said}") from None
+
+    def _where(self, key: str) -> str:
+        return self._place(key) or f"step {self.section}"
+
+    def _place(self, key: str) -> str | None:
+        """Where a key is from: its `--set`, or its line. What is wrong with several keys together
+        is of those changes where there are any."""
+        sets = self.given.get(key) or (not key and " ".join(self.given.values()))
+        return sets or (self.in_file(key) if self.in_file else None)
 
 
-def make_step(
-    name: str,
-    settings: dict[str, Any],
-    line_of: LineOf | None = None,
-    folder: Path | None = None,
-) -> Settings:
-    """A step by name (`name` or `name@variant`) and settings; UsageError names the mistake. folder:
-    of the recipe's file."""
-    base, _, variant = name.partition("@")
-    cls = step_class(base)
-    values = dict(settings)
-    if variant:
-        if "variant" not in cls.model_fields:
-            raise UsageError(f"step {base!r} has no variants")
-        values["variant"] = variant
-    cls = fitting(cls, values)
-    step: Settings = _check(cls, values, base, line_of, folder)
+def make_step(name: str, settings: Mapping[str, Any]) -> Settings:
+    """A step by name (`name` or `name@variant`) and settings; UsageError names the mistake."""
+    step: Settings = Entry(name, dict(settings)).parsed()
     return step
 
 
@@ -323,21 +346,20 @@ def build(
 
 def compose(
     name: str,
-    chosen: Iterable[tuple[str, dict[str, Any]]],
+    chosen: Iterable[tuple[str, Mapping[str, Any]]],
     sets: tuple[str | Change, ...] = (),
     reading: Mapping[str, Any] = MappingProxyType({}),
 ) -> Recipe:
     """A recipe of the chosen steps, as commands of one or a few steps are. reading: settings of
     `read`."""
-    values = [(i, step, dict(settings)) for i, (step, settings) in enumerate(chosen)]
-    read = dict(reading)
-    for _, step, _ in values:
-        if step != CUT:
-            step_class(step.partition("@")[0])
-    overridden = _override(values, read, sets)
-    steps, cuts = _steps(values, overridden)
-    place = partial(_place, overridden[READ], None)
-    return build(name, steps, read=_check(ReadSettings, read, "read", place), cuts=cuts)
+    entries = [Entry(step, dict(settings)) for step, settings in chosen]
+    read = Entry("read", dict(reading))
+    for entry in entries:
+        if entry.name != CUT:
+            step_class(entry.section)
+    _override([read, *entries], sets)
+    steps, cuts = _steps(entries)
+    return build(name, steps, read=read.parsed(), cuts=cuts)
 
 
 def parse(
@@ -373,22 +395,20 @@ def parse(
         raise UsageError(
             f"{source}: {counted(len(entries), 'step')}; a recipe has {MOST_STEPS:,} at most"
         )
-    values = _entries(entries, file)
+    written = _entries(entries, file)
     read_values, inputs = data.get("read") or {}, data.get("input") or []
     if not isinstance(read_values, dict):
         raise UsageError(f"{file.at('read')}: `read` is a mapping of settings")
     inputs = (inputs,) if isinstance(inputs, str) else inputs
     if not isinstance(inputs, (list, tuple)) or not all(isinstance(i, str) for i in inputs):
         raise UsageError(f"{file.at('input')}: `input` is a path or a list of paths")
-    read_values = dict(read_values)
-    overridden = _override(values, read_values, overrides)
-    steps, cuts = _steps(values, overridden, file, folder)
-    place = partial(_place, overridden[READ], partial(file.at, "read"))
-    read = _check(ReadSettings, read_values, "read", place)
+    read = Entry("read", dict(read_values), partial(file.at, "read"))
+    _override([read, *written], overrides)
+    steps, cuts = _steps(written, folder)
     recipe = build(
         str(data.get("name") or Path(source).stem),
         steps,
-        read=read,
+        read=read.parsed(),
         cuts=cuts,
         description=str(data.get("description") or ""),
         inputs=tuple(inputs),
@@ -396,89 +416,59 @@ def parse(
     return replace(recipe, paper=str(data.get("paper") or ""))
 
 
-def _entries(entries: list[Any], file: _Source) -> list[tuple[int, str, dict[str, Any]]]:
-    values: list[tuple[int, str, Any]] = []
-    for i, entry in enumerate(entries):
+def _entries(written: list[Any], file: _Source) -> list[Entry]:
+    entries = []
+    for i, entry in enumerate(written):
+        settings: Any = None
         if isinstance(entry, str):
-            values.append((i, entry, {}))
+            name = entry
         elif isinstance(entry, dict) and len(entry) == 1:
-            ((name, settings),) = entry.items()
-            values.append((i, str(name), {} if settings is None else settings))
+            ((key, settings),) = entry.items()
+            name = str(key)
         else:
             raise UsageError(f"{file.at('steps', i)}: a step is `name` or `name: {{key: value}}`")
-        name, settings = values[-1][1:]
         alone = None
         if name != CUT:
             try:
                 alone = step_class(name.partition("@")[0]).plain_setting
             except UsageError as error:
                 raise UsageError(f"{file.at('steps', i)}: {error}") from None
+        settings = {} if settings is None else settings
         if alone and not isinstance(settings, dict):
             settings = {alone: settings}
         if not isinstance(settings, dict):
             raise UsageError(f"{file.at('steps', i)}: the settings of {name} are no mapping")
-        values[-1] = (i, name, dict(settings))
-    return values
+        entries.append(Entry(name, dict(settings), partial(file.at, "steps", i, name)))
+    return entries
 
 
 def _steps(
-    values: list[tuple[int, str, dict[str, Any]]],
-    overridden: dict[int, dict[str, str]],
-    file: _Source | None = None,
-    folder: Path | None = None,
+    entries: list[Entry], folder: Path | None = None
 ) -> tuple[list[Settings], frozenset[int]]:
     """(the steps of the entries, the positions before which a stage ends)."""
     steps: list[Settings] = []
     cuts: set[int] = set()
-    for index, name, settings in values:
-        if name == CUT:
+    for entry in entries:
+        if entry.name == CUT:
             cuts.add(len(steps))
-            continue
-        in_file = partial(file.at, "steps", index, name) if file else None
-        line_of = partial(_place, overridden[index], in_file)
-        steps.append(make_step(name, settings, line_of, folder))
+        else:
+            steps.append(entry.parsed(folder))
     return steps, frozenset(cuts)
 
 
-def _override(
-    values: list[tuple[int, str, dict[str, Any]]],
-    read: dict[str, Any],
-    overrides: tuple[str | Change, ...],
-) -> dict[int, dict[str, str]]:
-    """Puts the changes into the settings; sections are step labels and `read`. Returns by the
-    entry's number, or READ, which keys of it are from which change."""
-    labels: dict[str, tuple[int, dict[str, Any]]] = {"read": (READ, read)}
-    names: dict[str, SettingNames] = {"read": lambda: ReadSettings.model_fields}
-    overridden: dict[int, dict[str, str]] = {READ: {}, **{i: {} for i, _, _ in values}}
-    count: dict[str, int] = {}
-    for i, name, settings in values:
-        base = name.partition("@")[0]
-        if base == CUT:
-            continue
-        count[base] = count.get(base, 0) + 1
-        label = base if count[base] == 1 else f"{base}#{count[base]}"
-        labels[label] = i, settings
-        names[label] = partial(setting_names, step_class(base))
+def _override(entries: list[Entry], overrides: tuple[str | Change, ...]) -> None:
+    """Puts the changes into the entries; sections are step labels and `read`."""
+    sections: dict[str, Entry] = {}
+    count: Counter[str] = Counter()
+    for entry in entries:
+        if entry.name != CUT:
+            count[entry.section] += 1
+            number = count[entry.section]
+            sections[entry.section if number == 1 else f"{entry.section}#{number}"] = entry
+    names = {label: partial(setting_names, entry.kind) for label, entry in sections.items()}
     for item in overrides:
         change = (Change.of(item) if isinstance(item, str) else item).within(names)
-        entry, settings = labels[change.section]
-        model = ReadSettings if entry == READ else step_class(change.section.partition("#")[0])
-        key, _, inner = change.key.partition(".")
-        kind, before = model.model_fields.get(key), settings.get(key) or {}
-        if kind and inner and get_origin(kind.annotation) is dict and isinstance(before, dict):
-            settings[key] = {**before, inner: change.value}
-        else:
-            key = change.key
-            settings[key] = change.value
-        overridden[entry][key] = change.given
-    return overridden
-
-
-def _place(overridden: dict[str, str], in_file: LineOf | None, key: str) -> str | None:
-    """Where a key is from, for messages: its `--set`, or its line. What is wrong with several keys
-    together is of those changes where there are any."""
-    sets = overridden.get(key) or (not key and " ".join(overridden.values()))
-    return sets or (in_file(key) if in_file else None)
+        sections[change.section].change(change)
 
 
 def load(name: str | Path, overrides: tuple[str | Change, ...] = ()) -> Recipe:

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
 
 from llmcurate.base.errors import UsageError
 from llmcurate.base.start import HOME
@@ -47,7 +46,7 @@ def shipped() -> list[Shipped]:
 
     recipes = []
     for name in names():
-        content: dict[str, Any] = yaml.safe_load(text_of(name))
+        content = yaml.safe_load(text_of(name))
         texts = (str(content.get(key) or "") for key in ("description", "paper"))
         recipes.append(Shipped(name, *texts))
     return recipes

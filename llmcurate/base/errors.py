@@ -1,4 +1,4 @@
-"""Errors that end a command with one line and an exit code (docs/architecture.md, Exit codes)."""
+"""Errors that end a command with one line and an exit code (docs/design/contracts.md)."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def name_file(error: OSError, path: object) -> None:
 
 
 def may_not_write(error: OSError) -> bool:
-    """Whether the system refuses because a file or medium is for reading only."""
+    """Return whether the system refuses because a file or medium is for reading only."""
     return error.errno in (errno.EACCES, errno.EPERM, errno.EROFS)
 
 

@@ -14,7 +14,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from functools import cache
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from llmcurate.base.start import HOME
@@ -34,6 +36,10 @@ class Declared:
     def module(self) -> str:
         """The module that declares it."""
         return self.place.partition(":")[0]
+
+    def load(self) -> Any:
+        """The class or the function itself."""
+        return getattr(import_module(self.module), self.place.partition(":")[2])
 
 
 def index_of(package: str) -> dict[str, dict[str, Declared]]:
@@ -73,6 +79,13 @@ def _of_module(module: str, content: bytes, word: str) -> Iterator[Declared]:
                 yield Declared(name, place, facts)
             else:
                 yield Declared(place, place)
+
+
+def modules_of(package: str) -> list[ModuleType]:
+    """Import every module of a folder, in the order of names; [] if there is no such folder. So a
+    module adds to a table by being in the folder."""
+    names = sorted(path.stem for path in Path(HOME, *package.split(".")).glob("*.py"))
+    return [import_module(f"{package}.{name}") for name in names if name != "__init__"]
 
 
 def index_text(package: str, words: tuple[str, ...]) -> str:

@@ -1,10 +1,14 @@
-"""Messages between processes: frozen dataclasses that are written and read as JSON."""
+"""Dataclasses as JSON: messages between processes, which are read again, and records of figures."""
 
 from __future__ import annotations
 
 import functools
 import json
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from operator import attrgetter
+from pathlib import PurePath
 from typing import Any, ClassVar, TypeVar, cast
 
 M = TypeVar("M", bound="Message")
@@ -69,3 +73,54 @@ def _adapter(kind: type) -> Any:
 
 
 _adapter_of: Any = functools.cache(_adapter)  # which takes a while to make
+
+
+OPTIONAL = {"optional": True}  # metadata of a field that JSON leaves out where it is absent
+_PART = re.compile(r"(?:(\w+)=)?([\w.]+)(?:([?!])([\w.]*))?")
+
+
+def json_values(record: Any) -> Any:
+    """Return a record as JSON values.
+
+    Of a dataclass these are its fields in their order, or what its `JSON` names: attributes,
+    properties or methods, `settings=sets` under another name, `kept.lengths` under the last one.
+    `ages?` is left out where it is absent (None, False or empty), `text?other` where the other is,
+    `text!other` where the other is there. A `JSON` that is one string names what stands for the
+    record. Numbers of arrays have six digits behind the point.
+    """
+    names = getattr(record, "JSON", None)
+    if isinstance(names, str):
+        return json_values(getattr(record, names))
+    if names is None and is_dataclass(record):
+        names = [each.name + "?" * ("optional" in each.metadata) for each in fields(record)]
+    if names is not None:
+        return dict(_named(record, names))
+    if hasattr(record, "_asdict"):  # a named tuple
+        return json_values(record._asdict())
+    if isinstance(record, dict):
+        return {name: json_values(value) for name, value in record.items()}
+    if hasattr(record, "tolist"):  # an array
+        return [round(v, 6) if isinstance(v, float) else v for v in record.tolist()]
+    if isinstance(record, PurePath):
+        return str(record)
+    return [*map(json_values, record)] if isinstance(record, (list, tuple)) else record
+
+
+def _named(record: object, names: Iterable[str]) -> Iterator[tuple[str, Any]]:
+    """The parts of a record that JSON has."""
+    for name in names:
+        part = _PART.fullmatch(name)
+        assert part is not None, name
+        key, attribute, condition, other = part.groups()
+        if condition is None or _is_there(record, other or attribute) == (condition == "?"):
+            value = attrgetter(attribute)(record)
+            yield (
+                key or attribute.rpartition(".")[2],
+                json_values(value() if callable(value) else value),
+            )
+
+
+def _is_there(record: object, attribute: str) -> bool:
+    value = attrgetter(attribute)(record)
+    is_empty = isinstance(value, (list, tuple, dict)) and not value
+    return value is not None and value is not False and not is_empty

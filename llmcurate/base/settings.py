@@ -145,8 +145,7 @@ def refuse(condition: bool, message: str) -> None:
 
 def to_dict(config: Any) -> dict[str, Any]:
     """As JSON has it: tuples are lists."""
-    values: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(config)))
-    return values
+    return dict(json.loads(json.dumps(dataclasses.asdict(config))))
 
 
 def from_dict(kind: type[Config], values: Any, where: str) -> Config:

@@ -3,6 +3,10 @@
 `python llmcurate/base/start.py MODULE ARGUMENTS` calls MODULE's `main`. The working folder, which
 `python -m` puts first on the path of modules, is off it. A notebook keeps its folder there: a file
 in it that hides a module which ours need is an error that names the file.
+
+pandas is for those who use it (`late_pandas`). pyarrow asks for it as soon as it converts a
+value, which might be one of pandas', and so each process that makes an array would load it, for a
+quarter of a second.
 """
 # ruff: noqa: PTH118, PTH120 (pathlib imports modules that may be hidden)
 
@@ -16,7 +20,7 @@ from importlib.machinery import PathFinder
 TYPE_CHECKING = False  # typing may be hidden too
 if TYPE_CHECKING:
     from importlib.machinery import ModuleSpec
-    from types import FrameType
+    from types import FrameType, ModuleType
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 HOME = os.path.dirname(os.path.dirname(HERE))  # the folder of our packages
@@ -87,6 +91,46 @@ def _parts_of_path() -> tuple[list[str], list[str]]:
 def command(module: str, *arguments: str) -> list[str]:
     """The command line of a process that calls `main` of a module."""
     return [sys.executable, os.path.join(HERE, "start.py"), module, *arguments]
+
+
+# Packages that import no pandas: where one of them seems to, pyarrow or DuckDB does, from C.
+_WITHOUT_PANDAS = {*OURS, "pyarrow", "duckdb"}
+
+
+def late_pandas() -> None:
+    """Hide pandas from modules of ours in this process, a worker or the command; the first other
+    module that imports it, such as a plug-in's, gets it, and pyarrow is told."""
+    if "pandas" not in sys.modules:
+        sys.meta_path.insert(0, _LatePandas())
+
+
+class _LatePandas:
+    def find_spec(self, name: str, path: object, target: object = None) -> ModuleSpec | None:
+        if name != "pandas":
+            return None
+        importer = importers(sys._getframe(1))[0]
+        if importer.partition(".")[0] in _WITHOUT_PANDAS and importer != "pyarrow.pandas_compat":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+        spec = PathFinder.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def load(module: ModuleType) -> None:
+                if self in sys.meta_path:
+                    sys.meta_path.remove(self)
+                execute(module)
+                _tell_arrow()
+
+            spec.loader.exec_module = load  # type: ignore[method-assign]
+        return spec
+
+
+def _tell_arrow() -> None:
+    """pyarrow, which may have looked in vain, takes series and such for what they are from now on;
+    where it is what imports pandas, it holds the lock and needs nobody to say so."""
+    api = getattr(sys.modules.get("pyarrow.lib"), "_pandas_api", None)
+    if api is not None and not api._lock.locked():
+        api.pd  # noqa: B018 (its getter looks again)
 
 
 def main() -> None:

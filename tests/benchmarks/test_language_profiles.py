@@ -18,7 +18,7 @@ from curate.documents.documents import documents
 from curate.documents.limits import Limit
 from curate.scoring.language import identification
 from curate.steps.recipe import make_step
-from curate.text.profiles import read
+from curate.text.languages import read
 
 SMALL = "de het een van en in is dat op te".split()
 LONG = "verkeersveiligheidsverordening arbeidsongeschiktheidsverzekering kabinet minister".split()

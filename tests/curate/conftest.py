@@ -14,12 +14,12 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from curate.api.outcome import carry_out
 from curate.corpus.sizes import Sizes
 from curate.engines import idle_workers
 from curate.engines.local import LocalEngine
 from curate.inspect.report import page
-from curate.run.outcome import Options, Outcome
+from curate.run.driver import carry_out
+from curate.run.records import Options, Outcome
 from curate.steps.recipe import parse
 from tests.curate.command_line import command_line, environment, run_here
 

@@ -182,8 +182,9 @@ def _become(task: dict[str, Any], streams: list[int]) -> None:
 
 
 if __name__ == "__main__":
-    from curate.engines import late_pandas, worker
+    from curate.engines import worker
+    from llmcurate.base.start import late_pandas
 
-    late_pandas.install()
+    late_pandas()
     serve(socket.socket(fileno=int(sys.argv[1])))
     worker.main()

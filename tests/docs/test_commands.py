@@ -25,8 +25,8 @@ import zstandard
 from curate.demo.web import build_web
 from curate.products.pretraining import NAMES, PretrainProduct
 from curate.steps.recipe import Change
-from curate.steps.schema import settings_of, shipped_schema
-from tests.curate.formats.test_wat import envelope, wat
+from curate.steps.registry import settings_of, shipped_schema
+from tests.curate.lab.formats.test_wat import envelope, wat
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = runpy.run_path(str(ROOT / "scripts" / "run_docs.py"))

@@ -7,22 +7,41 @@ import sys
 import textwrap
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
+
+from curate.formats.kinds import FORMATS, Format
 
 PAGE = Path(__file__).parents[2] / "CONTRIBUTING.md"
 
 
+def run(module: str, test: str, name: str, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The tests of a walk-through, with its module under its name."""
+    made = ModuleType(name)
+    monkeypatch.setitem(sys.modules, name, made)
+    exec(compile(module, f"{name}.py", "exec"), made.__dict__)
+    names: dict[str, Any] = {}
+    exec(compile(test, f"test of {name}", "exec"), names)
+    return [value for name, value in names.items() if name.startswith("test_")]
+
+
+def blocks() -> list[str]:
+    found = re.findall(r"^ +```python\n(.*?)^ +```", PAGE.read_text(encoding="utf-8"), re.M | re.S)
+    return [textwrap.dedent(block) for block in found]
+
+
 def test_the_filter_of_the_walk_through_passes_its_test(monkeypatch: pytest.MonkeyPatch) -> None:
-    blocks = re.findall(r"^ +```python\n(.*?)^ +```", PAGE.read_text(encoding="utf-8"), re.M | re.S)
-    module, test = (textwrap.dedent(block) for block in blocks)
-    capitals = ModuleType("curate.filters.capitals")
-    monkeypatch.setitem(sys.modules, capitals.__name__, capitals)
-    exec(compile(module, "capitals.py", "exec"), capitals.__dict__)
-    names: dict[str, object] = {}
-    exec(compile(test, "test_capitals.py", "exec"), names)
-    claims = [value for name, value in names.items() if name.startswith("test_")]
+    claims = run(*blocks()[:2], "curate.filters.capitals", monkeypatch)
     assert len(claims) == 2
     for claim in claims:
-        assert callable(claim)
         claim()
+
+
+def test_the_reader_of_the_walk_through_passes_its_test(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    read = Format("srt", "curate.formats.srt", endings=(".srt",))
+    monkeypatch.setitem(FORMATS, "srt", read)
+    (claim,) = run(*blocks()[2:], "curate.formats.srt", monkeypatch)
+    claim(tmp_path)

@@ -7,6 +7,7 @@ import gzip
 import lzma
 import struct
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,7 @@ def read(path: Path, **settings: Any) -> tuple[list[Any], list[Any]]:
             batches.append(batch.docs)
             if batch.refused is not None:
                 batch.refused.split()
-        corrupt += reader.account.corrupt.entries()
+        corrupt += map(asdict, reader.account.corrupt.places())
     assert all(c["file"] and c["what"] and "\n" not in c["what"] for c in corrupt)
     return batches, corrupt
 

@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given
 
 from curate.corpus.indexes import Index, IndexRecord, all_in, write_record
-from curate.dedup.semantic.matrix import Basis
 from curate.dedup.suffix_array.search import find, longest
 from curate.dedup.suffix_array.search_index import SearchIndex, _digest
+from curate.lab.semantic.matrix import Basis
 from llmcurate.base.errors import RunFailed, UsageError
 from tests.curate.conftest import Bench, pages
 from tests.curate.dedup.test_suffix_array_search import index_of

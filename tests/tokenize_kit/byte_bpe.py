@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from tokenizers import Tokenizer
 
-from tokenize_kit.learn.bpe import train_sizes
+from tokenize_kit.learn.bpe import train_byte_bpe
 from tokenize_kit.learn.options import DEFAULT_PATTERN, TrainingOptions
 from tokenize_kit.pattern.named import Digits, pattern_with
 
@@ -24,6 +24,6 @@ def split_pattern(digits: Digits) -> str:
 def train_bpe(
     texts: Iterable[str], *, vocab: int, digits: Digits, special_tokens: Sequence[str]
 ) -> Tokenizer:
-    """A tokenizer of one size with the default pattern; see `train_sizes`."""
+    """A tokenizer of one size with the default pattern; see `train_byte_bpe`."""
     options = TrainingOptions(sizes=(vocab,), digits=digits, special_tokens=tuple(special_tokens))
-    return train_sizes(((text, 1) for text in texts), options)[0]
+    return train_byte_bpe(((text, 1) for text in texts), options)[0].tokenizer

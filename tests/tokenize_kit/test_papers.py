@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import pytest
 
-from tokenize_kit.change import embeddings as focus
-from tokenize_kit.change import unigram as changed
 from tokenize_kit.encode import spm, unigram
 from tokenize_kit.judge import tally
-from tokenize_kit.learn import byte_words, options, unigram_em, unigram_pieces, unigram_seeds
+from tokenize_kit.lab import embeddings as focus
+from tokenize_kit.lab import unigram as changed
+from tokenize_kit.learn import bpe, options, unigram_em, unigram_pieces, unigram_seeds
 
 PRINTED = {
     "sentencepiece_model.proto: character_coverage": (options.COVERAGE, 0.9995),
@@ -41,7 +41,7 @@ PRINTED = {
         2.5,
     ),
     "Liu et al. 2025 (SuperBPE), scripts: mw4, four words of a token": (
-        byte_words.WORDS,
+        bpe.WORDS,
         4,
     ),
     "Levy et al. 2015, context distribution smoothing: to the power 0.75": (focus._SMOOTHING, 0.75),

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from train.config import TrainConfig
-from train.model import heads, latent
+from train.lab.model import latent
+from train.lab.scaling import laws
+from train.model import heads
 from train.model.config import gated_width
 from train.model.position_settings import Rope, RopeScaling
 from train.model.presets import preset
@@ -25,7 +27,6 @@ from train.objective_settings import (
 )
 from train.objectives import labels, masked
 from train.optim import optimizers
-from train.scaling import laws
 
 PRINTED = {
     "Devlin et al. 2019, create_pretraining_data.py: 80 % masks, 10 % random, 10 % as it is": (

@@ -9,17 +9,17 @@ often as they come.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, fields
 from heapq import heappop, heappush
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import xxhash
 
 from tokenize_kit.encode.parts import pack
 from tokenize_kit.judge.candidate import open_candidate
-from tokenize_kit.judge.tally import Tally, Texts
+from tokenize_kit.judge.tally import NumberCut, Tally, Texts
 from tokenize_kit.judge.words import Segmentation
 from tokenize_kit.segment.dictionary import Dictionary
 
@@ -80,56 +80,58 @@ def _cuts(raw: bytes) -> Iterator[int]:
         yield len(raw)
 
 
-# Of `Tally.result`; no speeds, for a card has the same bytes wherever it is made.
-_TAKEN = (
-    "texts",
-    "bytes",
-    "characters",
-    "tokens",
-    "bytes_a_token",
-    "characters_a_token",
-    "fertility",
-    "whole_share",
-    "tokens_a_letter",
-    "unknown_share",
-    "parts_share",
-    "cluster_cut_share",
-    "only_marks_share",
-    "boundary_precision",
-    "boundary_recall",
-    "boundary_f1",
-    "scripts",
-    "numbers",
-    "digit_groups",
-    "indentation",
-    "used",
-    "used_share",
-    "unreachable",
-    "lost",
-)
+@dataclass(frozen=True)
+class Measured:
+    """Figures of a tokenizer on texts: those of `Tally.result` without speeds, for a card has the
+    same bytes wherever it is made.
 
-
-def measure(
-    file: Path, sample: Sample, on: str, dictionary: Dictionary | None = None
-) -> dict[str, Any]:
-    """Figures of the tokenizer in that file, as JSON values; a ratio of nothing is None.
-
-    on: what the sample is of. Keys are those of evaluation.json, and `byte_share`: of tokens of one
-    byte that a missing character is spelled in (None where the model has none), `first_lost`: the
-    beginning of the first text that does not come back. dictionary: of words of scripts without
-    spaces.
+    on: what the texts are; seed: of their sample; byte_share: the share of tokens of a single byte
+    that a missing character is spelled in, None where the model has none; first_lost: the beginning
+    of the first text that does not come back.
     """
+
+    on: str
+    seed: int
+    texts: int
+    bytes: int
+    characters: int
+    tokens: int
+    bytes_a_token: float | None
+    characters_a_token: float | None
+    fertility: float | None
+    whole_share: float | None
+    tokens_a_letter: float | None
+    unknown_share: float | None
+    parts_share: float | None
+    cluster_cut_share: float | None
+    only_marks_share: float | None
+    boundary_precision: float | None
+    boundary_recall: float | None
+    boundary_f1: float | None
+    scripts: list[dict[str, int | str]]
+    numbers: list[NumberCut]
+    digit_groups: str
+    indentation: list[dict[str, int]]
+    used: int
+    used_share: float
+    unreachable: int
+    lost: int
+    byte_share: float | None
+    first_lost: str | None
+
+
+def measure(file: Path, sample: Sample, on: str, dictionary: Dictionary | None = None) -> Measured:
+    """The figures of a tokenizer's file; ratios have six digits. dictionary: of words of scripts
+    without spaces."""
     tally = Tally(open_candidate(file))
     tally.add(Texts.of(*sample.buffers(), Segmentation(dictionary)))
-    figures_of_texts = tally.result()
-    spelled = sorted(tally.candidate.byte_ids)
-    share = tally.counts[spelled].sum() / max(figures_of_texts["tokens"], 1) if spelled else None
-    figures = {name: figures_of_texts[name] for name in _TAKEN}
-    lost = figures_of_texts["first_lost"]
-    figures |= {"byte_share": share, "first_lost": lost["was"][:40] if lost else None}
-    rounded = {k: round(float(v), 6) if _is_ratio(v) else v for k, v in figures.items()}
-    return {"on": on, "seed": sample.seed, **rounded}
-
-
-def _is_ratio(value: Any) -> bool:
-    return isinstance(value, float)
+    figures = tally.result()
+    spelled, lost = sorted(tally.candidate.byte_ids), figures["first_lost"]
+    figures["byte_share"] = (
+        tally.counts[spelled].sum() / max(figures["tokens"], 1) if spelled else None
+    )
+    figures["first_lost"] = lost["was"][:40] if lost else None
+    values = {field.name: figures[field.name] for field in fields(Measured)[2:]}
+    values["numbers"] = [NumberCut(**row) for row in values["numbers"]]
+    ratios = {k: round(float(v), 6) for k, v in values.items() if isinstance(v, float)}
+    return Measured(on, sample.seed, **(values | ratios))

@@ -9,13 +9,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import MISSING, Field, asdict, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from llmcurate.base.disk.files import write_atomic
 from llmcurate.base.disk.sealed_json import encode_json
 from llmcurate.base.disk.units import counted
+
+if TYPE_CHECKING:
+    from tokenize_kit.card.figures import Measured
 
 
 def code_span(text: str) -> str:
@@ -36,11 +39,6 @@ def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in escaped)
 
 
-_UNSPELLED = {
-    "bpe": "what no longer token spells is spelled in bytes",
-    "char-bpe": "a character without a token is spelled in bytes",
-    "unigram": "a character without a token is spelled in bytes",
-}
 # key of `measured`, title, how it is written
 _FIGURES = (
     ("bytes_a_token", "bytes a token", "{:.3f}"),
@@ -64,97 +62,75 @@ _FIGURES = (
 MOST_ROWS = 50  # of a table whose length the corpus or the vocabulary decides
 
 
-def write_card(file: Path, card: dict[str, Any]) -> None:
-    """The card in that JSON file, behind the page of the same name (.md)."""
-    text = Card(card).page(file.name)
-    write_atomic(file.with_suffix(".md"), text.encode("utf-8", "replace"))
-    write_atomic(file, encode_json(card))
-
-
-@dataclass(frozen=True)
 class Card:
-    """A card of training, extending, pruning or converting, as JSON has it."""
+    """The card of a tokenizer: a dataclass whose fields are its JSON, in their order. A field with
+    a default is left out where it has no value."""
 
-    card: dict[str, Any]
+    file: str
+    algorithm: str
+    vocab: int
+    special_tokens: dict[str, int]
+    end_of_text: str | None
+    tokenizer_sha256: str
+    notes: list[str]
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    def origin(self) -> str:
+        """The origin of the tokenizer, in a sentence."""
+        raise NotImplementedError
+
+    def round_trip(self) -> str:
+        """Return whether texts come back."""
+        return "A text is prepared for it, and comes back, as by the tokenizer it was made from."
+
+    def json(self) -> dict[str, Any]:
+        """What its file holds."""
+        left_out = {f.name for f in fields(self) if f.default is not MISSING}
+        values = asdict(self).items()
+        return {name: v for name, v in values if v is not None or name not in left_out}
+
+    def write(self, file: Path) -> None:
+        """Writes the card as JSON, behind the page of the same name (.md)."""
+        write_atomic(file.with_suffix(".md"), self.page(file.name).encode("utf-8", "replace"))
+        write_atomic(file, encode_json(self.json()))
+
+    def _get(self, name: str) -> Any:
+        """The value of a field; None where this kind of card has none."""
+        return getattr(self, name, None)
 
     def page(self, name: str) -> str:
-        """The page of a card of training, extending, pruning or converting; name: of its JSON."""
+        """The card as Markdown; name: of its JSON."""
+        refused = (self._get("gguf") or {}).get("refused")
         parts = [
-            f"# Tokenizer: {self.card['algorithm']}, {counted(self.card['vocab'], 'token')}",
+            f"# Tokenizer: {self.algorithm}, {counted(self.vocab, 'token')}",
             "\n\n".join([self.origin(), self.round_trip()]),
             self._use(),
             self._figures(),
             self._origin(),
             self._settings(),
             self._special(),
-            _list("Warnings", self.card.get("warnings", [])),
-            _list(
-                "Notes",
-                [n for n in self.card["notes"] if n != self.card.get("gguf", {}).get("refused")],
-            ),
+            _list("Warnings", self._get("warnings") or []),
+            _list("Notes", [note for note in self.notes if note != refused]),
             f"All of this, for programs: {code_span(name)}.",
         ]
         return "\n\n".join(part for part in parts if part) + "\n"
 
-    def origin(self) -> str:
-        """The origin of the tokenizer, in a sentence."""
-        card = self.card
-        if "trainer" in card:
-            sentence = f"Trained by {card['trainer']} on {counted(card['documents'], 'document')}"
-            return f"{sentence} ({card['bytes']:,} bytes of text)."
-        if "extended_from" in card:
-            return (
-                f"A tokenizer of {counted(card['old_tokens'], 'token')} with {card['new_tokens']:,}"
-                " more;"
-                " the ids of the old ones are as they were."
-            )
-        if "pruned_from" in card:
-            return (
-                f"A tokenizer of {counted(card['old_tokens'], 'token')} without {card['dropped']:,}"
-                " of them;"
-                f" `{card['map']}` has the new id of every old one."
-            )
-        return f"Converted to {card['format']} from {card['converted_from']}, with the same ids."
-
-    def round_trip(self) -> str:
-        """Whether texts come back."""
-        if "lossless" not in self.card:
-            return (
-                "A text is prepared for it, and comes back, as by the tokenizer it was made from."
-            )
-        if self.card["model"] == "wordpiece":
-            text = "Texts do not come back exactly: white space is left out, and a word that the "
-            text += "vocabulary cannot spell is an unknown token."
-            changed = self.card["normalisation"]
-            return (
-                text if changed == "none" else f"{text} Before that it is normalised ({changed})."
-            )
-        unspelled = _UNSPELLED[self.card["model"]]
-        if self.card["lossless"]:
-            return f"Every text comes back exactly: nothing is normalised, and {unspelled}."
-        changes = []
-        if self.card["normalisation"] != "none":
-            changes.append(f"it is normalised ({self.card['normalisation']}) before it is cut")
-        if self.card["space_token"]:
-            changes.append(f"a {code_span(self.card['space_token'])} in it comes back as a space")
-        return f"A text comes back changed in this alone: {', and '.join(changes)}; {unspelled}."
-
     def figure_rows(self) -> tuple[str, list[tuple[str, str]]]:
         """(on what they were measured, (title, value) of each)."""
-        figures = self.card.get("measured")
+        figures: Measured | None = self._get("measured")
         rows = []
-        if self.card.get("bytes_a_token_before"):
+        if self._get("bytes_a_token_before"):
             for when in ("before", "after"):
-                rows.append((f"bytes a token {when}", f"{self.card[f'bytes_a_token_{when}']:.3f}"))
+                rows.append((f"bytes a token {when}", f"{self._get(f'bytes_a_token_{when}'):.3f}"))
         if not figures:
             return "", rows
-        sentence = f"Measured on {figures['on']}, drawn by a hash with seed {figures['seed']}:"
-        sentence += f" {figures['texts']:,} pieces of {figures['bytes']:,} bytes in all."
-        if "training" in figures["on"] or "learned" in figures["on"]:
+        sentence = f"Measured on {figures.on}, drawn by a hash with seed {figures.seed}:"
+        sentence += f" {figures.texts:,} pieces of {figures.bytes:,} bytes in all."
+        if "training" in figures.on or "learned" in figures.on:
             sentence += " On other text they are worse: `llmcurate tokenizer eval` measures there."
         for key, title, form in _FIGURES:
-            if figures.get(key) is not None:
-                rows.append((title, form.format(figures[key])))
+            if (value := getattr(figures, key)) is not None:
+                rows.append((title, form.format(value)))
         return sentence, rows
 
     def origin_rows(self) -> list[tuple[str, Any]]:
@@ -180,27 +156,25 @@ class Card:
             "chat_template_sha256": "sha256 of the chat template",
             "tokenizer_sha256": "sha256 of the tokenizer's file",
         }
-        if "pruned_from" in self.card:
+        if self._get("pruned_from"):
             names["new_tokens"] = "tokens that stay"
-        rows = [(title, self.card[key]) for key, title in names.items() if self.card.get(key)]
-        if self.card.get("sample"):
-            sample = self.card["sample"]
-            drawn = f"{sample['bytes_asked']:,} bytes asked of {sample['bytes_of']:,}"
-            rows.append(("sample", f"{drawn}, by {sample['by']}, seed {sample['seed']}"))
-        if self.card.get("dictionary"):
-            words = self.card["dictionary"]
-            rows.append(("dictionary", f"{words['words']:,} words, sha256 {words['sha256']}"))
+        rows = [(title, value) for key, title in names.items() if (value := self._get(key))]
+        if sample := self._get("sample"):
+            drawn = f"{sample.bytes_asked:,} bytes asked of {sample.bytes_of:,}"
+            rows.append(("sample", f"{drawn}, by {sample.by}, seed {sample.seed}"))
+        if words := self._get("dictionary"):
+            rows.append(("dictionary", f"{words.words:,} words, sha256 {words.sha256}"))
         return rows
 
     def _use(self) -> str:
         """The ways to load the file that lies beside the card."""
-        file, lines = self.card["file"], []
+        file, lines = self.file, []
         if file == "tokenizer.json":
             lines += [
                 "- transformers: `AutoTokenizer.from_pretrained(FOLDER)`",
                 '- tokenizers: `Tokenizer.from_file("tokenizer.json")`',
             ]
-        if file.endswith(".model") or self.card.get("model") == "unigram":
+        if file.endswith(".model") or self._get("sentencepiece_model"):
             model = file if file.endswith(".model") else "tokenizer.model"
             lines.append(f'- sentencepiece: `SentencePieceProcessor(model_file="{model}")`')
         if file.endswith(".gguf"):
@@ -208,26 +182,29 @@ class Card:
         else:
             command = f"llmcurate tokenizer encode corpus/ --tokenizer {self._name()} -o shards"
             lines.append(f"- token shards: {code_span(command)}")
-        if "gguf" in self.card:
-            lines.append(_gguf(self.card["gguf"]))
+        if gguf := self._get("gguf"):
+            lines.append(_gguf(gguf))
         return _section("How to load it", "\n".join(lines))
 
     def _name(self) -> str:
         """The argument of a command: ranks need the pattern that their file lacks."""
-        if not self.card["file"].endswith(".tiktoken"):
-            return "FOLDER" if self.card["file"] == "tokenizer.json" else self.card["file"]
-        return f"{self.card['file']} --pattern {self.card.get('pattern') or 'NAME'}"
+        if not self.file.endswith(".tiktoken"):
+            return "FOLDER" if self.file == "tokenizer.json" else self.file
+        return f"{self.file} --pattern {self._get('pattern') or 'NAME'}"
 
     def _figures(self) -> str:
         sentence, rows = self.figure_rows()
         if not rows:
             return ""
         paragraphs = [sentence, table(("figure", "value"), rows)]
-        scripts = self.card.get("measured", {}).get("scripts", [])
-        if scripts:
+        measured: Measured | None = self._get("measured")
+        if measured and measured.scripts:
             lines = [
-                (row["label"], *(f"{row[key]:,}" for key in ("vocab", "used", "tokens", "bytes")))
-                for row in scripts[:MOST_ROWS]
+                (
+                    str(row["label"]),
+                    *(f"{row[key]:,}" for key in ("vocab", "used", "tokens", "bytes")),
+                )
+                for row in measured.scripts[:MOST_ROWS]
             ]
             head = ("script", "tokens of the vocabulary", "of them used", "uses", "bytes")
             paragraphs += ["Tokens by the script of their letters:", table(head, lines)]
@@ -239,50 +216,47 @@ class Card:
             for k, v in self.origin_rows()
         ]
         paragraphs = [table(("what", "value"), rows)]
-        mixture = self.card.get("mixture")
-        if mixture:
-            values = mixture["values"]
-            shown = sorted(values, key=lambda v: (-values[v]["share"], v))
+        if mixture := self._get("mixture"):
+            values = mixture.values
+            shown = sorted(values, key=lambda v: (-values[v].share, v))
             lines = [
                 (
                     code_span(v),
-                    f"{values[v]['weight']:g}",
-                    f"{values[v]['documents']:,}",
-                    f"{values[v]['bytes']:,}",
-                    f"{values[v]['share']:.2%}",
+                    f"{values[v].weight:g}",
+                    f"{values[v].documents:,}",
+                    f"{values[v].bytes:,}",
+                    f"{values[v].share:.2%}",
                 )
                 for v in shown[:MOST_ROWS]
             ]
-            by = f"by the column {code_span(mixture['column'])}"
-            if mixture["temperature"] is not None:
-                by += f", temperature {mixture['temperature']:g}"
-            head = (mixture["column"], "weight", "documents", "bytes", "share")
+            by = f"by the column {code_span(mixture.column)}"
+            if mixture.temperature is not None:
+                by += f", temperature {mixture.temperature:g}"
+            head = (mixture.column, "weight", "documents", "bytes", "share")
             paragraphs += [f"Mixture {by}:", table((code_span(head[0]), *head[1:]), lines)]
             paragraphs += _more(len(values))
         return _section("How it was made", *paragraphs)
 
     def _settings(self) -> str:
-        if "settings" not in self.card:
+        if not (settings := self._get("settings")):
             return ""
-        values = {k: json.dumps(v, ensure_ascii=False) for k, v in self.card["settings"].items()}
+        values = {k: json.dumps(v, ensure_ascii=False) for k, v in settings.items()}
         rows = [
             (code_span(k), "not given" if v == "null" else code_span(v)) for k, v in values.items()
         ]
         paragraphs = [table(("setting", "as given"), rows)]
-        if self.card.get("regex"):
-            parts = "\n".join(
-                f"{n}. {code_span(part)}" for n, part in enumerate(self.card["regex"], 1)
-            )
+        if regex := self._get("regex"):
+            parts = "\n".join(f"{n}. {code_span(part)}" for n, part in enumerate(regex, 1))
             paragraphs += ["Text is cut by these expressions, one after the other:", parts]
         return _section("Settings", *paragraphs)
 
     def _special(self) -> str:
-        special = self.card["special_tokens"]
+        special = self.special_tokens
         if not special:
             return _section("Special tokens", "None.")
         ordered = sorted(special.items(), key=lambda pair: pair[1])
         rows = [(code_span(token), str(number)) for token, number in ordered[:MOST_ROWS]]
-        end = self.card["end_of_text"]
+        end = self.end_of_text
         sentence = f"{code_span(end)} ends a document." if end else "None ends a document."
         sentence += " Their spelling in a text stays text, where `llmcurate` encodes."
         return _section(

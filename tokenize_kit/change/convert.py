@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -13,9 +13,9 @@ from tokenizers import Tokenizer
 from llmcurate.base.disk.files import write_atomic
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import LlmcurateError, UsageError
-from tokenize_kit.card.figures import Sample, measure
-from tokenize_kit.card.page import write_card
-from tokenize_kit.change.original import algorithm_name, describe_file, end_token
+from tokenize_kit.card.figures import Measured, Sample, measure
+from tokenize_kit.card.page import Card
+from tokenize_kit.change.original import FileFacts, algorithm_name, describe_file, end_token
 from tokenize_kit.change.source import FILES, Source, encoder_of, open_source
 from tokenize_kit.change.verify import (
     Buffers,
@@ -47,6 +47,43 @@ from tokenize_kit.pattern.parse import UnsupportedPattern
 _MEASURED = ("tokenizer.json", "sentencepiece")  # that open without a pattern's name
 
 
+@dataclass(frozen=True, kw_only=True)
+class ConvertedCard(Card):
+    """The card of a tokenizer in another format. terms: what GGUF names, a field each."""
+
+    converted_from: str
+    algorithm: str
+    source: str
+    source_sha256: str
+    format: str
+    file: str
+    vocab: int
+    special_tokens: dict[str, int]
+    end_of_text: str | None
+    tokenizer_sha256: str
+    pattern: str | None
+    pat_str: str | None = None
+    terms: dict[str, str]
+    verified_texts: int
+    verified_bytes: int
+    ties: int
+    notes: list[str]
+    measured: Measured | None = None
+
+    def origin(self) -> str:
+        return f"Converted to {self.format} from {self.converted_from}, with the same ids."
+
+    def json(self) -> dict[str, Any]:
+        """With GGUF's terms in their place; a pattern is one of ranks, known by a name or not."""
+        values: dict[str, Any] = {}
+        for name, value in super().json().items():
+            if name == "terms":
+                values |= value
+            elif name != "pattern" or self.pat_str is not None:
+                values[name] = value
+        return values
+
+
 def convert(
     path: Path,
     out: Path,
@@ -54,7 +91,7 @@ def convert(
     *,
     pattern: str | None = None,
     batches: Iterable[Buffers] | None = None,
-) -> dict[str, Any]:
+) -> ConvertedCard:
     """Writes the tokenizer at `path` in the format `to`, one of reading.FILES; its card.
 
     out: a folder, or the file itself where it has the format's suffix. pattern: of a .tiktoken
@@ -66,10 +103,10 @@ def convert(
         raise UsageError(f"to {to!r}: choose {', '.join(FILES)}")
     source = open_source(path, pattern)
     try:
-        data, about = file_of_form(source.form, to)
+        data, terms = file_of_form(source.form, to)
         if source.kind == to == "tokenizer.json":  # as it is, whatever else it holds
             data = source.path.read_bytes()
-        encode = _reopen(data, to, about)
+        encode = _reopen(data, to, terms)
         sample = Sample()
         texts = builtin_batches(source.form) if batches is None else _sampling(batches, sample)
         libraries = {source.kind, to} & {"sentencepiece", "gguf"}
@@ -85,13 +122,14 @@ def convert(
         raise CannotHold(f"{source.path}: cannot become {to}: {error}{more}") from None
     if batches is not None and not checked.texts:
         raise UsageError("no document with text to verify on")
-    about = describe_file(source.form, target_file(out, to)[1], data) | about
-    card = _card(source, to, about, checked)
+    facts = describe_file(source.form, target_file(out, to)[1], data)
+    card = _card(source, to, facts, terms, checked)
     if batches is not None and (formats := [k for k in (to, source.kind) if k in _MEASURED]):
         with TemporaryDirectory() as folder:  # the ids of both are the same on these texts
             file = Path(folder) / FILES[formats[0]]
             file.write_bytes(data if formats[0] == to else source.path.read_bytes())
-            card["measured"] = measure(file, sample, "a sample of the texts it was verified on")
+            measured = measure(file, sample, "a sample of the texts it was verified on")
+            card = replace(card, measured=measured)
     write_files(out, to, data, source.form, card)
     return card
 
@@ -103,13 +141,24 @@ def _sampling(batches: Iterable[Buffers], sample: Sample) -> Iterator[Buffers]:
         yield data, offsets
 
 
-def file_of_form(form: Form, to: str) -> tuple[bytes, dict[str, Any]]:
-    """(the file's bytes, what belongs to it and has no place in it)."""
+@dataclass(frozen=True)
+class Terms:
+    """What belongs to a file and has no place in it: of ranks the name and the text of the pattern,
+    and special tokens; of GGUF the names of model and pattern."""
+
+    pattern: str | None = None
+    pat_str: str | None = None
+    special_tokens: dict[str, int] | None = None
+    gguf: dict[str, str] = field(default_factory=dict)
+
+
+def file_of_form(form: Form, to: str) -> tuple[bytes, Terms]:
+    """(the file's bytes, the terms that belong to it)."""
     if to == "tokenizer.json":
-        return tokenizer_of(form).to_str(pretty=True).encode(), {}
+        return tokenizer_of(form).to_str(pretty=True).encode(), Terms()
     if to == "gguf":
         metadata = to_metadata(form)
-        return write_metadata(metadata), names_in(metadata)
+        return write_metadata(metadata), Terms(gguf=names_in(metadata))
     if isinstance(form, ByteBpe):
         if to == "sentencepiece":
             raise CannotHold("SentencePiece has no pattern that cuts text, and no tokens of bytes")
@@ -118,19 +167,19 @@ def file_of_form(form: Form, to: str) -> tuple[bytes, dict[str, Any]]:
         name = name if name in PATTERN_NAMES else None
         text = PATTERNS[name].parts[0] if name else form.parts[0]
         special = {token.content: token.number for token in form.added}
-        return raw, {"pattern": name, "pat_str": text, "special_tokens": special}
+        return raw, Terms(name, text, special)
     if to == "sentencepiece":
-        return write_form(form), {}
+        return write_form(form), Terms()
     kind = "Unigram" if form.kind == "unigram" else "BPE of characters"
     raise CannotHold(f"tiktoken merges bytes by rank, and this is SentencePiece's {kind}")
 
 
-def _reopen(data: bytes, to: str, about: dict[str, Any]) -> Encode:
+def _reopen(data: bytes, to: str, terms: Terms) -> Encode:
     """The encoding of the written file, read anew."""
     if to == "tiktoken":
         plan = plan_of(read_ranks(data), PATTERN_NAMES[0])
         try:
-            table = compile_pattern(about["pat_str"], "rust")
+            table = compile_pattern(terms.pat_str or "", "rust")
         except UnsupportedPattern as error:
             raise CannotHold(f"how tiktoken reads its pattern is not known: {error}") from None
         return ByteEncoder(replace(plan, tables=(table,))).encode
@@ -146,7 +195,9 @@ def _reopen(data: bytes, to: str, about: dict[str, Any]) -> Encode:
             raise CannotHold(f"what was written does not open again: {reason}") from None
 
 
-def _card(source: Source, to: str, about: dict[str, Any], checked: Comparison) -> dict[str, Any]:
+def _card(
+    source: Source, to: str, facts: FileFacts, terms: Terms, checked: Comparison
+) -> ConvertedCard:
     notes = list(source.notes)
     if to == "tiktoken":
         notes.append("a file of ranks has neither pattern nor special tokens: they are in its card")
@@ -155,21 +206,26 @@ def _card(source: Source, to: str, about: dict[str, Any], checked: Comparison) -
             f"in {checked.ties} of {counted(checked.texts, 'text')} two paths are equally good, and"
             " SentencePiece's sums in float32 take another one"
         )
-    return {
-        "converted_from": source.kind,
-        "algorithm": algorithm_name(source.form),
-        "source": source.path.name,
-        "source_sha256": source.sha256,
-        "format": to,
-        **about,
-        "verified_texts": checked.texts,
-        "verified_bytes": checked.bytes,
-        "ties": checked.ties,
-        "notes": notes,
-    }
+    if terms.special_tokens is not None:
+        facts = facts._replace(special_tokens=terms.special_tokens)
+    return ConvertedCard(
+        converted_from=source.kind,
+        algorithm=algorithm_name(source.form),
+        source=source.path.name,
+        source_sha256=source.sha256,
+        format=to,
+        **facts._asdict(),
+        pattern=terms.pattern,
+        pat_str=terms.pat_str,
+        terms=terms.gguf,
+        verified_texts=checked.texts,
+        verified_bytes=checked.bytes,
+        ties=checked.ties,
+        notes=notes,
+    )
 
 
-def write_files(out: Path, to: str, data: bytes, form: Form, card: dict[str, Any]) -> None:
+def write_files(out: Path, to: str, data: bytes, form: Form, card: ConvertedCard) -> None:
     """The file and its card, and for a tokenizer.json what transformers reads beside it."""
     alone, file = target_file(out, to)
     folder = file.parent
@@ -179,7 +235,7 @@ def write_files(out: Path, to: str, data: bytes, form: Form, card: dict[str, Any
     if to == "tokenizer.json" and not alone:
         write_transformers(folder, Tokenizer.from_str(data.decode()), end_token(form))
     write_atomic(file, data)
-    write_card(out.with_suffix(".card.json") if alone else out / "tokenizer_card.json", card)
+    card.write(out.with_suffix(".card.json") if alone else out / "tokenizer_card.json")
 
 
 def target_file(out: Path, to: str) -> tuple[bool, Path]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 from tokenizers import Tokenizer
@@ -160,28 +160,29 @@ def _by_sentencepiece(raw: bytes) -> Callable[[str], str]:
     return lambda text: library.Normalize(text).replace(SPACE, " ")
 
 
-def write_beside(
-    original: Original,
-    out: Path,
-    tokenizer: Tokenizer,
-    end: str | None,
-    new: np.ndarray | None = None,
-) -> None:
-    """Writes the files that transformers reads beside a tokenizer.json: the old one's files, else
-    new ones.
+def write_changed(
+    original: Original, out: Path, data: bytes, new: np.ndarray | None = None
+) -> Path:
+    """Writes a changed tokenizer's file into a folder, and what transformers reads beside a
+    tokenizer.json: the old one's files, else new ones. Returns the file.
 
     new: int64[old ids], the new ids of tokens where they changed.
     """
-    folder = original.path.parent
+    out.mkdir(parents=True, exist_ok=True)
+    file, folder = out / original.file_name, original.path.parent
+    write_atomic(file, data)
+    if original.parts is None:
+        return file
     if not (folder / _BESIDE[0]).is_file():
-        write_transformers(out, tokenizer, end)
-        return
+        write_transformers(out, Tokenizer.from_file(str(file)), end_token(original.form))
+        return file
     for name in _BESIDE:
         if (folder / name).is_file():
             data = (folder / name).read_bytes()
             if name == _BESIDE[0] and new is not None:
                 data = _renumbered(folder / name, data, new)
             write_atomic(out / name, data)
+    return file
 
 
 def _renumbered(file: Path, data: bytes, new: np.ndarray) -> bytes:
@@ -240,10 +241,20 @@ def algorithm_name(form: Form | CharBpe) -> str:
     return "Unigram" if unigram else "BPE of characters"
 
 
+class FileFacts(NamedTuple):
+    """The fields of every card on its file."""
+
+    file: str
+    vocab: int
+    special_tokens: dict[str, int]
+    end_of_text: str | None
+    tokenizer_sha256: str
+
+
 def describe_file(
     form: Form | CharBpe, file: Path, data: bytes, ids: dict[int, int] | None = None
-) -> dict[str, Any]:
-    """The entries of every card: its file, that file's hash, tokens, special tokens.
+) -> FileFacts:
+    """The file, its hash, tokens and special tokens.
 
     ids: the new ids of old tokens, of those that stay; none: they are as in the form.
     """
@@ -255,13 +266,8 @@ def describe_file(
     if ids is not None:
         size = len(ids)
         special = {token: ids[number] for token, number in special.items()}
-    return {
-        "file": file.name,
-        "vocab": size,
-        "special_tokens": special,
-        "end_of_text": end_token(form),
-        "tokenizer_sha256": hashlib.sha256(data).hexdigest(),
-    }
+    sha256 = hashlib.sha256(data).hexdigest()
+    return FileFacts(file.name, size, special, end_token(form), sha256)
 
 
 Key = bytes | tuple[str, str]  # the text of an ordinary token; ("special" or "byte", its spelling)

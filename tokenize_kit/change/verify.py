@@ -82,6 +82,34 @@ def compare(
     return checked
 
 
+@dataclass(frozen=True)
+class Lengths:
+    """The lengths of the same texts with the old and the new tokenizer."""
+
+    measured_texts: int
+    measured_bytes: int
+    bytes_a_token_before: float
+    bytes_a_token_after: float
+
+
+# Called with a batch, its ids by the old tokenizer and by the new one.
+Seen = Callable[[Buffers, Buffers, Buffers], None]
+
+
+def compare_lengths(
+    before: Encode, after: Encode, batches: Iterable[Buffers], seen: Seen
+) -> Lengths:
+    """Encodes texts with both."""
+    texts = size = old = new = 0
+    for batch in batches:
+        ids, new_ids = before(*batch), after(*batch)
+        seen(batch, ids, new_ids)
+        offsets = batch[1]
+        texts, size = texts + len(offsets) - 1, size + int(offsets[-1] - offsets[0])
+        old, new = old + len(ids[0]), new + len(new_ids[0])
+    return Lengths(texts, size, size / max(old, 1), size / max(new, 1))
+
+
 def _tied(scores: np.ndarray, was: np.ndarray, now: np.ndarray) -> bool:
     before, after = scores[was].sum(), scores[now].sum()
     return bool(abs(before - after) <= _ROUNDING * max(abs(before), 1.0))

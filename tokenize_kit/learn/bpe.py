@@ -1,56 +1,211 @@
-"""Byte-level BPE, with the merges that `tokenizers` learns and counts in 64 bits.
+"""BPE over bytes and over characters: the merges that `tokenizers` learns, with counts in 64 bits.
 
 The text is not normalised. It is cut by a pattern, each piece is spelled in 256 byte symbols,
 and the most frequent adjacent pair is merged until the vocabulary is full. All 256 bytes are in
 the vocabulary, so every string of Unicode scalars round-trips exactly.
 
-The vocabulary is special tokens, the 256 byte pieces `<0x00>` to `<0xFF>`, characters by code
-point, and what merges make. A character beyond the coverage is spelled in bytes and merges with
-nothing. No merge spells a byte piece, so that a literal <0x41> in a text stays text.
+SuperBPE: tokens that span words, learned behind those that do not (Liu et al. 2025). The first
+merges are those of the pieces that the pattern cuts. From a given size of the vocabulary on, pieces
+are whole lines: the merges so far are applied to them, as the tokenizer will, and learning goes on
+with what that leaves. A token holds four words at most.
 
-Learners of merges: our own, SentencePiece's, and that of `tokenizers`.
-
-Words are numbered symbols (bytes, characters, or WordPiece's two kinds of characters), so that a
-learner takes all of them. SentencePiece is shown each symbol as a private-use character."""
+Over characters the vocabulary is special tokens, the 256 byte pieces `<0x00>` to `<0xFF>`,
+characters by code point, and what merges make. A character beyond the coverage is spelled in bytes
+and merges with nothing. No merge spells a byte piece, so that a literal <0x41> in a text stays
+text."""
 
 from __future__ import annotations
 
-import io
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, AnyStr
+from typing import AnyStr
 
 import numpy as np
-from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
-from llmcurate.base.errors import RunFailed
-from tokenize_kit.formats.tokenizer_json import LETTERS, add_tokens, from_letters
-from tokenize_kit.learn.bpe_merges import LONGEST, learn
-from tokenize_kit.learn.byte_words import (
-    build_tokenizer,
-    byte_ids,
-    count_words,
-    lay_out_words,
-    learn_merges,
-    learn_superwords,
-    merged_names,
-)
+from tokenize_kit.encode.encoder import Encoder
+from tokenize_kit.encode.parts import pack
+from tokenize_kit.formats.tokenizer_json import ORDER, add_tokens, to_letters
+from tokenize_kit.learn.bpe_merges import LEAST, LONGEST, SHARE, STEP, Begun, learn
 from tokenize_kit.learn.cutting import run_merges
 from tokenize_kit.learn.options import COVERAGE, TrainingOptions
-from tokenize_kit.learn.words import lay_out
+from tokenize_kit.learn.words import Text, WordCounts, lay_out
+from tokenize_kit.pattern.automaton import compile_pattern
 from tokenize_kit.segment.dictionary import Dictionary
 
-if TYPE_CHECKING:
-    from tokenize_kit.segment.dictionary import Dictionary
+
+@dataclass(frozen=True)
+class Trained:
+    """A tokenizer, and what its card says of how it was made. character_coverage: the share of the
+    text whose characters are tokens; spm: SentencePiece's form of a Unigram."""
+
+    tokenizer: Tokenizer
+    byte_fallback: bool = False
+    characters: int | None = None
+    character_coverage: float | None = None
+    merges: int | None = None
+    longest_word: int | None = None
+    spm: bytes | None = None
 
 
-_PLANES = ((0xF0000, 0xFFFE), (0x100000, 0xFFFE))  # private use: first code point, how many
-MOST_SYMBOLS = sum(size for _, size in _PLANES)
-_LONGEST = 512  # symbols of a piece at most in SentencePiece
-_WORD = 60_000  # symbols of a word: SentencePiece counts positions in 16 bits
+_BATCH = 4 << 20  # bytes counted at once
+
+
+def count_words(
+    documents: Iterable[tuple[str, int]],
+    parts: Sequence[str],
+    dictionary: Dictionary | None = None,
+) -> WordCounts:
+    """Counts of the pieces of texts, each with its weight; parts: patterns, one after the other;
+    dictionary: cuts texts into words before that."""
+    return count_cuttings(documents, [parts], dictionary)[0]
+
+
+def count_cuttings(
+    documents: Iterable[tuple[str, int]],
+    cuttings: Sequence[Sequence[str]],
+    dictionary: Dictionary | None = None,
+) -> list[WordCounts]:
+    """`count_words` of several cuttings, from one reading."""
+    counts = [WordCounts([compile_pattern(part) for part in parts]) for parts in cuttings]
+    for data, offsets, weight in weighted_batches(documents):
+        bounds = dictionary.cut(data, offsets) if dictionary else offsets
+        for counted in counts:
+            counted.add(data, bounds, weight)
+    return counts
+
+
+def weighted_batches(
+    documents: Iterable[tuple[str, int]],
+) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
+    """(data: uint8[], offsets: int64[texts + 1], weight) of texts of one weight at a time."""
+    waiting: dict[int, list[bytes]] = {}
+    size = 0
+    for text, weight in documents:
+        raw = text.encode("utf-8")
+        waiting.setdefault(weight, []).append(raw)
+        size += len(raw)
+        if size >= _BATCH:
+            for of_weight, batch in waiting.items():
+                yield *pack(batch), of_weight
+            waiting.clear()
+            size = 0
+    for of_weight, batch in waiting.items():
+        yield *pack(batch), of_weight
+
+
+def lay_out_words(letters: np.ndarray, ends: np.ndarray, counts: np.ndarray) -> Text:
+    """The text of `learn_merges`, laid out from WordCounts.words()."""
+    return lay_out(letters, ends, counts, byte_ids())
+
+
+def byte_ids() -> np.ndarray:
+    """int32[256]: the ids of bytes."""
+    numbers = np.empty(256, np.int32)
+    numbers[ORDER] = np.arange(256)
+    return numbers
+
+
+def learn_merges(
+    text: Text,
+    tokens: int,
+    banned: Sequence[bytes],
+    least: int = LEAST,
+    longest: int = LONGEST,
+    share: float = SHARE,
+    step: int = STEP,
+) -> tuple[list[bytes], list[tuple[int, int]]]:
+    """(tokens: the 256 bytes in `tokenizers`' order, then what merges make; merges by position).
+
+    text: of lay_out_words, which is merged in; tokens: how many at most; banned: never made; least:
+    the count under which no pair is merged; longest: bytes of a token at most; share, step: of the
+    threshold below which pairs are forgotten (bpe_merges.py), on which no merge depends.
+    """
+    merges = learn(text, 256, tokens, least, longest, *spelled(banned), share, step)
+    return merged_names(merges)
+
+
+def spelled(tokens: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
+    """(ids of the tokens' bytes, one token after the other: int32[], ends: int64[tokens + 1])."""
+    joined, bounds = pack(tokens)
+    return byte_ids()[joined], bounds
+
+
+def merged_names(merges: np.ndarray) -> tuple[list[bytes], list[tuple[int, int]]]:
+    """Learned merges as `learn_merges` returns them."""
+    names = [bytes([byte]) for byte in ORDER]
+    for left, right, merged in merges.tolist():
+        if merged == len(names):
+            names.append(names[left] + names[right])
+    return names, [(left, right) for left, right in merges[:, :2].tolist()]
+
+
+def build_tokenizer(
+    names: Sequence[bytes],
+    merges: Sequence[tuple[int, int]],
+    first: Sequence[str],
+    last: Sequence[str],
+    parts: Sequence[str],
+    space: str | None = None,
+) -> Tokenizer:
+    """The tokenizer of learned tokens; special ones take the ids before (first) and behind (last)
+    them. parts: the patterns, one after the other; space: the one of `first` that spaces
+    become."""
+    words = [to_letters(name) for name in names]
+    ids = {token: number for number, token in enumerate([*first, *words, *last])}
+    pairs = [(words[left], words[right]) for left, right in merges]
+    tokenizer = Tokenizer(models.BPE(vocab=ids, merges=pairs))
+    splits = [pre_tokenizers.Split(Regex(part), behavior="isolated") for part in parts]
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [*splits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    add_tokens(tokenizer, [token for token in [*first, *last] if token != space], space)
+    return tokenizer
+
+
+WORDS = 4  # of a token at most: Liu et al. 2025
+_WHITE_SPACE = b" \t\n\r\v\f"
+
+
+def learn_superwords(
+    documents: Iterable[tuple[str, int]],
+    words: Sequence[str],
+    lines: Sequence[str],
+    subwords: int,
+    tokens: int,
+    banned: Sequence[bytes],
+    least: int,
+    longest: int,
+) -> tuple[list[bytes], list[tuple[int, int]]]:
+    """(tokens, merges) as bpe.learn_merges gives them.
+
+    documents: texts with their weights; words, lines: patterns that cut texts at first, and from
+    `subwords` tokens on; the rest as there.
+    """
+    of_words, of_lines = count_cuttings(documents, [words, lines])
+    text = lay_out_words(*of_words.words())
+    del of_words
+    names, merges = learn_merges(text, subwords, banned, least, longest)
+    del text
+    letters, ends, counts = of_lines.words()
+    del of_lines
+    ids, sizes = Encoder(build_tokenizer(names, merges, (), (), lines)).encode(letters, ends)
+    del letters
+    text = lay_out(ids.astype(np.int32), np.append(0, np.cumsum(sizes)), counts)
+    learned = learn(text, len(names), tokens, least, longest, *spelled(banned), begun=_begun(names))
+    for left, right in learned[:, :2].tolist():
+        merges.append((left, right))
+        names.append(names[left] + names[right])
+    return names, merges
+
+
+def _begun(names: Sequence[bytes]) -> Begun:
+    """The tokens that there are, as learning goes on with them over words."""
+    gaps = np.zeros(256, np.bool_)
+    gaps[byte_ids()[list(_WHITE_SPACE)]] = True
+    return Begun(*spelled(names), gaps, WORDS)
 
 
 @dataclass(frozen=True)
@@ -67,103 +222,16 @@ class Words:
 Merge = tuple[int, int, int]  # the left and the right token, and the one that they make
 
 
-def learn_own(
+def learn_word_merges(
     words: Words, most: int, least: int, longest: int, banned: Sequence[Sequence[int]]
 ) -> list[Merge]:
-    """Merges by `bpe_merges.learn`; most: tokens, symbols included; longest: symbols of a token;
+    """Merges of words of any symbols; most: tokens, symbols included; longest: symbols of a token;
     banned: tokens, as symbols, that no merge makes."""
     joined = np.array([symbol for token in banned for symbol in token], np.int32)
     bounds = np.cumsum([0, *map(len, banned)])
     text = lay_out(words.symbols, np.append(0, np.cumsum(words.sizes)), words.counts)
     merges = learn(text, words.bases, most, least, longest, joined, bounds)
     return [(left, right, merged) for left, right, merged in merges.tolist()]
-
-
-def learn_sentencepiece(
-    words: Words, most: int, longest: int, banned: Sequence[Sequence[int]]
-) -> list[Merge]:
-    """Merges by SentencePiece's BPE trainer.
-
-    Its pieces come in the order of its merges. Their merges are all ways to make a piece of two
-    others, which is how SentencePiece itself encodes: by the piece, not by its parts.
-    """
-    import sentencepiece
-
-    if words.bases > MOST_SYMBOLS:
-        raise RunFailed(f"backend sentencepiece: more than {MOST_SYMBOLS} characters; use own")
-    if not len(words.symbols) or most <= words.bases:
-        return []
-    occurring = len(np.unique(words.symbols))
-    model = io.BytesIO()
-    try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_lines(words),
-            input_format="tsv",
-            model_writer=model,
-            model_type="bpe",
-            # Merges, symbols, the unknown token, and as many more as may turn out to be banned.
-            vocab_size=most - words.bases + occurring + 1 + len(banned),
-            hard_vocab_limit=False,
-            normalization_rule_name="identity",
-            add_dummy_prefix=False,
-            remove_extra_whitespaces=False,
-            split_by_unicode_script=False,
-            split_by_number=False,
-            character_coverage=1.0,
-            max_sentencepiece_length=min(longest, _LONGEST),
-            max_sentence_length=2**30,
-            input_sentence_size=0,
-            shuffle_input_sentence=False,
-            num_threads=1,
-            unk_id=0,
-            bos_id=-1,
-            eos_id=-1,
-            pad_id=-1,
-            minloglevel=2,
-        )
-    except (RuntimeError, OSError) as error:
-        reason = str(error).strip().splitlines()[-1] if str(error).strip() else "no reason given"
-        raise RunFailed(f"SentencePiece could not train: {reason}; use backend own") from error
-    pieces = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
-    spelled = (_symbols(pieces.id_to_piece(k)) for k in range(1, pieces.get_piece_size()))
-    refused = set(map(tuple, banned))
-    return _merges_of((s for s in spelled if len(s) > 1 and s not in refused), words.bases, most)
-
-
-def _letter(symbol: int) -> str:
-    (first, size), (second, _) = _PLANES
-    return chr(first + symbol if symbol < size else second + symbol - size)
-
-
-def _symbols(piece: str) -> tuple[int, ...]:
-    (first, size), (second, _) = _PLANES
-    return tuple(ord(c) - first if ord(c) < second else ord(c) - second + size for c in piece)
-
-
-def _lines(words: Words) -> Iterator[str]:
-    """Words with their counts, sorted: the order in which they were met decides nothing."""
-    letters = np.array([_letter(k) for k in range(words.bases)])
-    ends = np.append(0, np.cumsum(words.sizes))
-    texts = (words.symbols[a:z] for a, z in pairwise(ends.tolist()))
-    counted = zip(texts, words.counts.tolist(), strict=True)
-    spelled = sorted(("".join(letters[symbols]), count) for symbols, count in counted)
-    for word, count in spelled:
-        for k in range(0, len(word), _WORD):
-            yield f"{word[k : k + _WORD]}\t{count}"
-
-
-def _merges_of(pieces: Iterator[tuple[int, ...]], bases: int, most: int) -> list[Merge]:
-    numbers: dict[tuple[int, ...], int] = {(k,): k for k in range(bases)}
-    merges = []
-    for piece in pieces:
-        if len(numbers) >= most:
-            break
-        splits = ((piece[:k], piece[k:]) for k in range(1, len(piece)))
-        pairs = [(numbers[a], numbers[b]) for a, b in splits if a in numbers and b in numbers]
-        if pairs:  # a piece whose parts were banned cannot be made
-            merges += [(left, right, len(numbers)) for left, right in sorted(pairs)]
-            numbers[piece] = len(numbers)
-    return merges
 
 
 def token_names(bases: Sequence[AnyStr], merges: Sequence[Merge]) -> list[AnyStr]:
@@ -173,60 +241,6 @@ def token_names(bases: Sequence[AnyStr], merges: Sequence[Merge]) -> list[AnyStr
         if merged == len(names):
             names.append(names[left] + names[right])
     return names
-
-
-def learn_with_backend(
-    words: Words, options: TrainingOptions, most: int, scale: int, banned: Sequence[Sequence[int]]
-) -> list[Merge]:
-    """Merges by the learner that the options name."""
-    longest = options.max_token_length or LONGEST
-    if options.learner == "sentencepiece":
-        return learn_sentencepiece(words, most, longest, banned)
-    return learn_own(words, most, options.min_frequency * scale, longest, banned)
-
-
-def learn_tokenizers(
-    documents: Iterable[tuple[str, int]],
-    parts: Sequence[str],
-    most: int,
-    least: int,
-    longest: int,
-    banned: Sequence[bytes],
-) -> tuple[list[bytes], list[tuple[int, int]]]:
-    """(tokens, merges) as bpe.learn_merges gives them, learned by `tokenizers`.
-
-    It counts in 32 bits, without the documents' weights. It makes the spellings of special tokens,
-    which are taken out here.
-    """
-    tokenizer = Tokenizer(models.BPE())
-    splits = [pre_tokenizers.Split(Regex(part), behavior="isolated") for part in parts]
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [*splits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
-    )
-    trainer = trainers.BpeTrainer(
-        vocab_size=most,
-        min_frequency=least,
-        initial_alphabet=sorted(LETTERS),
-        max_token_length=min(longest, 1 << 32),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator((text for text, _ in documents), trainer=trainer)
-    model = json.loads(tokenizer.to_str())["model"]
-    refused = set(banned)
-    spelled = [
-        from_letters(token) for token in sorted(model["vocab"], key=model["vocab"].__getitem__)
-    ]
-    merges = [(from_letters(left), from_letters(right)) for left, right in model["merges"]]
-    while True:  # a token that is taken out takes those along that can only be made of it
-        kept = [(a, b) for a, b in merges if not {a, b, a + b} & refused]
-        merged = {a + b for a, b in kept}
-        lost = {name for name in spelled if len(name) > 1 and name not in merged} - refused
-        if not lost:
-            break
-        refused |= lost
-    names = [name for name in spelled if name not in refused]
-    numbers = {name: k for k, name in enumerate(names)}
-    return names, [(numbers[a], numbers[b]) for a, b in kept]
 
 
 def first_merges(
@@ -262,12 +276,12 @@ def add_space_runs(
     return tokens, pairs
 
 
-def train_sizes(
+def train_byte_bpe(
     documents: Iterable[tuple[str, int]],
     options: TrainingOptions,
     scale: int = 1,
     dictionary: Dictionary | None = None,
-) -> list[Tokenizer]:
+) -> list[Trained]:
     """A tokenizer of each of the sizes, from one count and one learning.
 
     documents: texts, each with the number of times that it counts; scale: what that number is of a
@@ -280,43 +294,24 @@ def train_sizes(
     banned = [token.encode() for token in options.banned]
     longest = options.max_token_length or LONGEST
     least, cut = options.min_frequency * scale, options.counted_parts
-    if options.learner == "tokenizers":
-        names, merges = learn_tokenizers(documents, cut, most, least, longest, banned)
-    elif options.superwords is not None:
+    if options.superwords is not None:
         subwords = options.superwords - options.unlearned
         names, merges = learn_superwords(
             documents, cut, parts, subwords, most, banned, least, longest
         )
     else:
         counted = count_words(documents, cut, dictionary)
-        if options.learner == "own":
-            text = lay_out_words(*counted.words())
-            del counted  # as much memory again
-            names, merges = learn_merges(text, most, banned, least, longest)
-        else:
-            names, merges = _by_sentencepiece(counted.words(), most, longest, banned)
-    tokenizers = []
+        text = lay_out_words(*counted.words())
+        del counted  # as much memory again
+        names, merges = learn_merges(text, most, banned, least, longest)
+    trained = []
     for size in options.sizes:
         fewer = first_merges(names, merges, size - options.unlearned)
         fewer = add_space_runs(*fewer, 256, b" ", options.space_runs)
         last = padding[: -(len(first) + len(fewer[0])) % options.pad_to]
-        tokenizers.append(build_tokenizer(*fewer, first, last, parts, options.space_token))
-    return tokenizers
-
-
-def _by_sentencepiece(
-    counted: tuple[np.ndarray, np.ndarray, np.ndarray],
-    most: int,
-    longest: int,
-    banned: Sequence[bytes],
-) -> tuple[list[bytes], list[tuple[int, int]]]:
-    """SentencePiece has no least frequency."""
-    letters, ends, counts = counted
-    numbers = byte_ids()
-    words = Words(numbers[letters], np.diff(ends), counts, 256)
-    tokens = [numbers[list(token)].tolist() for token in banned]
-    merges = learn_sentencepiece(words, most, longest, tokens)
-    return merged_names(np.array(merges, np.int64).reshape(-1, 3))
+        tokenizer = build_tokenizer(*fewer, first, last, parts, options.space_token)
+        trained.append(Trained(tokenizer))
+    return trained
 
 
 @dataclass(frozen=True)
@@ -395,12 +390,13 @@ def train_char_bpe(
     options: TrainingOptions,
     scale: int = 1,
     dictionary: Dictionary | None = None,
-) -> list[tuple[Tokenizer, dict[str, Any]]]:
-    """A tokenizer of each of the sizes, from one count, and what its card says of it.
+) -> list[Trained]:
+    """A tokenizer of each of the sizes, from one count.
 
-    documents, scale: as in bpe.train_sizes. Sizes with the same characters are learned together.
+    documents, scale: as of train_byte_bpe. Sizes with the same characters are learned together.
     """
     first, parts = options.first_tokens, options.cutting.parts
+    least, longest = options.min_frequency * scale, options.max_token_length or LONGEST
     words = split_characters(*count_words(documents, options.counted_parts, dictionary).words())
     frequencies = words.frequencies()
     runs = max(0, options.space_runs - 1)
@@ -421,14 +417,14 @@ def train_char_bpe(
             most = max(available_of[s] for s in options.sizes if len(chosen[s][0]) == len(kept))
             bases = sorted(kept)
             banned = character_numbers([*options.banned, *BYTE_PIECES], bases)
-            merges = learn_with_backend(number_words(words, bases), options, most, scale, banned)
+            merges = learn_word_merges(number_words(words, bases), most, least, longest, banned)
             learned[len(kept)] = token_names(bases, merges), merges
         names, merges = learned[len(kept)]
         fewer = first_merges(names, [(a, b) for a, b, _ in merges], available_of[size])
         fewer = add_space_runs(*fewer, len(kept), " ", options.space_runs)
         last = options.padding[: -(len(first) + len(BYTE_PIECES) + len(fewer[0])) % options.pad_to]
-        details = {"byte_fallback": True, "characters": len(kept), "character_coverage": share}
-        trained.append((build_char_bpe(*fewer, first, last, parts, options.space_token), details))
+        tokenizer = build_char_bpe(*fewer, first, last, parts, options.space_token)
+        trained.append(Trained(tokenizer, True, len(kept), share))
     return trained
 
 

@@ -7,7 +7,7 @@ takes a reading of the corpus before the one that trains, and some 50 bytes of m
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from llmcurate.base.errors import UsageError
 from llmcurate.base.kernels import njit
 from llmcurate.base.kernels.intrinsics import hash_bytes, stir
-from tokenize_kit.learn.options import TrainingOptions, Weights, parse_weights, tempered
+from tokenize_kit.learn.options import TrainingOptions, parse_weights, tempered
 
 NO_VALUE = ""  # of documents whose column is empty
 
@@ -41,10 +41,40 @@ def _texts(batch: pa.RecordBatch) -> tuple[np.ndarray, np.ndarray]:
     return np.frombuffer(data or b"", np.uint8), bounds
 
 
+@dataclass(frozen=True)
+class SampleDrawn:
+    """The sample of a training: what was asked, and what it was drawn of."""
+
+    bytes_asked: int
+    seed: int
+    by: str
+    documents_of: int
+    bytes_of: int
+
+
+@dataclass(frozen=True)
+class Share:
+    """The documents of a value; share: of all bytes, each as often as it counts."""
+
+    weight: float
+    documents: int
+    bytes: int
+    share: float
+
+
+@dataclass(frozen=True)
+class MixtureRead:
+    """The weights of a training by the values of a column, as it was read."""
+
+    column: str
+    temperature: float | None
+    values: dict[str, Share]
+
+
 class Mixture:
     """Documents of `batches()` (columns text and what weights go by), each with its weight.
 
-    Read `documents` once; then `card` and `warnings` say what was read.
+    Read `documents` once; then `sample`, `mixture` and `warnings` say what was read.
     """
 
     def __init__(
@@ -132,34 +162,28 @@ class Mixture:
         if self.weights and self.read and not any(map(self.weights.times, self.read)):
             raise UsageError("weights: every document has weight 0")
 
-    def card(self) -> dict[str, Any]:
-        """`sample` and `mixture` of the card; None where there is none."""
-        sample = None
-        if self.options.sample_bytes is not None:
-            sample = {
-                "bytes_asked": self.options.sample_bytes,
-                "seed": self.options.seed,
-                "by": "hash of the text",
-                "documents_of": self.whole[0],
-                "bytes_of": self.whole[1],
-            }
-        mixture = self._mixture(self.weights) if self.weights else None
-        return {"sample": sample, "mixture": mixture}
+    def sample(self) -> SampleDrawn | None:
+        """The sample for the card."""
+        if (asked := self.options.sample_bytes) is None:
+            return None
+        return SampleDrawn(asked, self.options.seed, "hash of the text", *self.whole)
 
-    def _mixture(self, weights: Weights) -> dict[str, Any]:
+    def mixture(self) -> MixtureRead | None:
+        """The mixture for the card."""
+        if (weights := self.weights) is None:
+            return None
         counted = {v: weights.times(v) * size for v, (_, size) in self.read.items()}
         whole = max(1, sum(counted.values()))
         values = {
-            value: {
-                "weight": weights.times(value) / weights.scale,
-                "documents": documents,
-                "bytes": size,
-                "share": round(counted[value] / whole, 6),
-            }
+            value: Share(
+                weights.times(value) / weights.scale,
+                documents,
+                size,
+                round(counted[value] / whole, 6),
+            )
             for value, (documents, size) in sorted(self.read.items())
         }
-        temperature = self.options.temperature
-        return {"column": weights.column, "temperature": temperature, "values": values}
+        return MixtureRead(weights.column, self.options.temperature, values)
 
     def warnings(self) -> list[str]:
         """Values that have a weight and no document."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+from collections.abc import Callable
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
-from llmcurate.base.disk.units import either
 from llmcurate.base.errors import UsageError
 from llmcurate.base.settings import dataclass
 from tokenize_kit.formats.tokenizer_json import END_OF_TEXT
@@ -92,26 +92,177 @@ if TYPE_CHECKING:
 else:
     PatternName = Literal[tuple(PATTERNS)]
 COVERAGE = 0.9995  # SentencePiece's default: rarer characters are spelled in bytes
-
-Model = Literal["bpe", "char-bpe", "wordpiece", "unigram"]
-Backend = Literal["own", "tokenizers", "sentencepiece"]
-BACKENDS: dict[Model, tuple[Backend, ...]] = {  # the first is the one taken where none is named
-    "bpe": ("own", "tokenizers", "sentencepiece"),
-    "char-bpe": ("own", "sentencepiece"),
-    "wordpiece": ("own", "sentencepiece"),
-    "unigram": ("own", "sentencepiece"),
-}
-
-UNKNOWN = "[UNK]"
-# Special tokens of WordPiece where none are named: BERT's, its end of text first.
-BERT_TOKENS = ("[SEP]", UNKNOWN, "[CLS]", "[PAD]", "[MASK]")
-
 DEFAULT_PATTERN = "o200k"
-_PATTERN_OF = {"char-bpe": "metaspace", "wordpiece": "bert"}
-_FIXED = {"bpe": 256, "char-bpe": 256, "wordpiece": 0, "unigram": 256}  # tokens of bytes
+UNKNOWN = "[UNK]"
 MOST_PADDING, MOST_RESERVED = 4096, 1 << 20
 _BYTE_PIECE = re.compile(r"<0x[0-9A-F]{2}>")
 _RESERVED = re.compile(r"<\|reserved_\d+\|>")
+
+
+class Learner:
+    """An algorithm that learns a vocabulary: its limits, and what it does where no option says it.
+    `@learner` names it."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]  # on cards
+    trains: ClassVar[str]  # MODULE:FUNCTION
+    pattern: ClassVar[str] = DEFAULT_PATTERN
+    own_digits: ClassVar[bool] = False  # whether its pattern cuts digits without being named
+    symbols: ClassVar[int] = 256  # tokens that it begins with
+    special_tokens: ClassVar[tuple[str, ...]] = END_OF_TEXT[:1]
+    coverage: ClassVar[float] = COVERAGE
+    bytes_only: ClassVar[bool] = False  # whether its symbols are bytes, not characters
+    exact: ClassVar[bool] = True  # whether texts come back that are not changed before
+    unknown: ClassVar[str] = ""  # the token of what cannot be spelled
+    unspelled: ClassVar[str] = "a character without a token is spelled in bytes"
+    splits_digits: ClassVar[bool] = False
+    superwords: ClassVar[bool] = False
+    character_seeds: ClassVar[bool] = False
+    library_normal_forms: ClassVar[bool] = False  # whether all of them are SentencePiece's
+    has_model_file: ClassVar[bool] = False  # whether SentencePiece's .model is written too
+
+    @classmethod
+    def check(cls, options: TrainingOptions) -> None:
+        """Raises LlmcurateError (exit code 2) for the first option that it does not take."""
+        cls.check_own(options)
+        if options.superwords is not None:
+            _check_superwords(options, options.superwords)
+        if options.character_seeds and not cls.character_seeds:
+            raise UsageError("character-seeds: only for the model unigram")
+
+    @classmethod
+    def check_own(cls, options: TrainingOptions) -> None:
+        """`check` of what this learner alone refuses."""
+        if options.pattern == "bert":
+            raise UsageError("pattern bert: only for wordpiece, which leaves white space out")
+
+
+LEARNERS: dict[str, type[Learner]] = {}
+
+
+def learner(name: str) -> Callable[[type[Learner]], type[Learner]]:
+    """Registers a learner under the name that `model` has for it."""
+
+    def register(cls: type[Learner]) -> type[Learner]:
+        cls.name, LEARNERS[name] = name, cls
+        return cls
+
+    return register
+
+
+@learner("bpe")
+class ByteBpeLearner(Learner):
+    """BPE over bytes; with `superwords` tokens may span words."""
+
+    title = "byte-level BPE"
+    trains = "tokenize_kit.learn.bpe:train_byte_bpe"
+    bytes_only = True
+    unspelled = "what no longer token spells is spelled in bytes"
+    superwords = True
+
+    @classmethod
+    def check_own(cls, options: TrainingOptions) -> None:
+        super().check_own(options)
+        if options.character_coverage is not None:
+            raise UsageError("character-coverage: bpe merges bytes; leave it out, or use char-bpe")
+
+
+@learner("char-bpe")
+class CharBpeLearner(Learner):
+    """BPE over characters; rare ones are bytes."""
+
+    title = "character BPE with byte fallback"
+    trains = "tokenize_kit.learn.bpe:train_char_bpe"
+    pattern = "metaspace"
+
+
+@learner("wordpiece")
+class WordPieceLearner(Learner):
+    """BERT's: BPE over characters, then the longest token that a word begins with."""
+
+    title = "WordPiece"
+    trains = "tokenize_kit.learn.wordpiece:train_wordpiece"
+    pattern = "bert"
+    own_digits = True
+    symbols = 0
+    special_tokens = ("[SEP]", UNKNOWN, "[CLS]", "[PAD]", "[MASK]")  # its end of text first
+    coverage = 1.0
+    exact = False
+    unknown = UNKNOWN
+    unspelled = "a word that the vocabulary cannot spell is an unknown token"
+
+    @classmethod
+    def check_own(cls, options: TrainingOptions) -> None:
+        excluded = {
+            "pattern": options.pattern not in (None, cls.pattern),
+            "graphemes": options.graphemes,
+            "regex": bool(options.regex),
+            "newlines": options.newlines is not None,
+            "space-runs": bool(options.space_runs),
+            "space-token": options.space_token is not None,
+        }
+        _refuse(excluded, "wordpiece is cut as BERT cuts; leave it out")
+
+
+@learner("unigram")
+class UnigramLearner(Learner):
+    """SentencePiece's Unigram: pieces with probabilities, rare characters in bytes."""
+
+    title = "Unigram"
+    trains = "tokenize_kit.learn.unigram:train_unigram"
+    splits_digits = True
+    character_seeds = True
+    library_normal_forms = True
+    has_model_file = True
+
+    @classmethod
+    def check_own(cls, options: TrainingOptions) -> None:
+        if options.character_seeds:
+            given = {"dictionary": options.dictionary is not None}
+            _refuse(given, "not with character-seeds; leave one of them out")
+        if options.normalise == "nfc":
+            raise UsageError("normalise nfc: SentencePiece has no such rule; use nfkc or nmt_nfkc")
+        if options.digits not in (None, "single"):
+            raise UsageError("unigram splits digits one by one: use digits single")
+        excluded = {
+            "pattern": options.pattern not in (None, "metaspace"),  # SentencePiece's own
+            "regex": bool(options.regex),
+            "graphemes": options.graphemes,
+            "forbid": bool(options.forbid),
+            "newlines": options.newlines is not None,
+            "space-runs": bool(options.space_runs),
+            "script-boundaries": options.script_boundaries,  # SentencePiece's has them by itself
+            "min-frequency": options.min_frequency != 2,
+            "max-token-length": options.max_token_length is not None,
+        }
+        _refuse(excluded, "not for unigram; use bpe or char-bpe")
+
+
+def _refuse(given: dict[str, bool], reason: str) -> None:
+    for name, is_given in given.items():
+        if is_given:
+            raise UsageError(f"{name}: {reason}")
+
+
+def _check_superwords(options: TrainingOptions, superwords: int) -> None:
+    if not options.learner.superwords:
+        raise UsageError("superwords: only for the model bpe")
+    excluded = {
+        "regex": bool(options.regex),
+        "graphemes": options.pattern_name == "graphemes",
+        "dictionary": options.dictionary is not None,
+        "space-token": options.space_token is not None,
+    }
+    _refuse(excluded, "not with superwords; leave one of them out")
+    least, size = options.least_size, min(options.sizes, default=0)
+    if not least <= superwords < size:
+        raise UsageError(f"superwords {superwords}: give {least} to {size - 1}")
+
+
+if TYPE_CHECKING:
+    Model = str
+else:
+    Model = Literal[tuple(LEARNERS)]
 
 
 def reserved(number: int) -> str:
@@ -130,10 +281,6 @@ class TrainingOptions:
         "bpe",
         description="The model: `bpe` over bytes, `char-bpe` over characters, `wordpiece` or "
         "`unigram`.",
-    )
-    backend: Backend | None = Field(
-        None,
-        description="The learner: `own`, `tokenizers` or `sentencepiece`. Without a value own.",
     )
     sizes: tuple[int, ...] = Field(
         (32_000,),
@@ -253,32 +400,11 @@ class TrainingOptions:
     )
 
     def __post_init__(self) -> None:
-        self._check_backend()
         self._check_cutting()
-        check_together(self)
+        _check_mixture(self)
+        self.learner.check(self)
         self._check_special()
         self._check_sizes()
-
-    def _check_backend(self) -> None:
-        if self.backend is None:
-            return
-        backends = BACKENDS[self.model]
-        if self.backend not in backends:
-            raise UsageError(
-                f"backend {self.backend}: {self.model} is learned by {either(backends)}"
-            )
-        if self.backend == "sentencepiece" and self.min_frequency != 2:
-            raise UsageError("min-frequency: SentencePiece has none; use backend own")
-        if self.backend == "tokenizers":
-            excluded = {
-                "dictionary": self.dictionary is not None,
-                "several sizes": len(self.sizes) > 1,
-                "weights": self.weights is not None,
-                "temperature": self.temperature is not None,
-            }
-            for name, is_given in excluded.items():
-                if is_given:
-                    raise UsageError(f"{name}: not with backend tokenizers; use own")
 
     def _check_cutting(self) -> None:
         named = [n for n, v in (("pattern", self.pattern), ("regex", self.regex)) if v]
@@ -306,11 +432,11 @@ class TrainingOptions:
 
     def _check_special(self) -> None:
         tokens = self.special_tokens
-        if self.model == "wordpiece" and tokens == (END_OF_TEXT[0],):
-            tokens = BERT_TOKENS
+        if tokens == Learner.special_tokens:
+            tokens = self.learner.special_tokens
             object.__setattr__(self, "special_tokens", tokens)
-        if self.model == "wordpiece" and UNKNOWN not in tokens:
-            raise UsageError(f"special tokens: wordpiece needs {UNKNOWN}")
+        if self.learner.unknown and self.learner.unknown not in tokens:
+            raise UsageError(f"special tokens: {self.model} needs {self.learner.unknown}")
         if not tokens or tokens[0] not in END_OF_TEXT:
             raise UsageError(
                 f"special tokens: begin with the end of text, one of {', '.join(END_OF_TEXT)}"
@@ -324,7 +450,7 @@ class TrainingOptions:
                 raise UsageError(
                     f"special token {token!r}: use two or more printable ASCII characters, no space"
                 )
-            if self.model != "bpe" and _BYTE_PIECE.fullmatch(token):
+            if not self.learner.bytes_only and _BYTE_PIECE.fullmatch(token):
                 raise UsageError(f"special token {token!r}: that is the token of a byte")
             if _RESERVED.fullmatch(token):
                 raise UsageError(f"special token {token!r}: that is a reserved one's, use reserved")
@@ -341,7 +467,7 @@ class TrainingOptions:
     @property
     def least_size(self) -> int:
         """The least size of a vocabulary with a merge."""
-        return _FIXED[self.model] + self.unlearned + 1
+        return self.learner.symbols + self.unlearned + 1
 
     @property
     def unlearned(self) -> int:
@@ -359,13 +485,12 @@ class TrainingOptions:
         """The share of the text whose characters are to be tokens."""
         if self.character_coverage is not None:
             return self.character_coverage
-        return 1.0 if self.model == "wordpiece" else COVERAGE
+        return self.learner.coverage
 
     @property
     def lossless(self) -> bool:
-        """Whether every text comes back exactly."""
-        exact = self.space_token is None and self.normalise == "none"
-        return exact and self.model != "wordpiece"
+        """Return whether every text comes back exactly."""
+        return self.learner.exact and self.space_token is None and self.normalise == "none"
 
     @property
     def padding(self) -> tuple[str, ...]:
@@ -380,8 +505,9 @@ class TrainingOptions:
         return (*self.first_tokens, *self.padding, *self.forbid, *runs)
 
     @property
-    def learner(self) -> Backend:
-        return self.backend or BACKENDS[self.model][0]
+    def learner(self) -> type[Learner]:
+        """The learner of the model."""
+        return LEARNERS[self.model]
 
     @property
     def column(self) -> str | None:
@@ -404,7 +530,7 @@ class TrainingOptions:
         name = self.pattern_name
         if self.regex:
             return own_pattern(self.regex)
-        named = self.pattern or self.graphemes or self.model == "wordpiece"
+        named = self.pattern or self.graphemes or self.learner.own_digits
         pattern_digits = PATTERNS[name].digits if named else "single"
         return pattern_with(name, self.digits or pattern_digits)
 
@@ -423,84 +549,7 @@ class TrainingOptions:
         if self.regex:
             return "own"
         named = "graphemes" if self.graphemes else self.pattern
-        return named or _PATTERN_OF.get(self.model, DEFAULT_PATTERN)
-
-
-def check_together(options: TrainingOptions) -> None:
-    """Raises LlmcurateError (exit code 2) for the first that do not."""
-    _check_mixture(options)
-    _check_model(options)
-    _check_superwords(options)
-    if options.character_seeds:
-        _check_character_seeds(options)
-    if options.model == "unigram":
-        _check_unigram(options)
-
-
-def _refuse(given: dict[str, bool], reason: str) -> None:
-    for name, is_given in given.items():
-        if is_given:
-            raise UsageError(f"{name}: {reason}")
-
-
-def _check_model(options: TrainingOptions) -> None:
-    if options.model == "wordpiece":
-        excluded = {
-            "pattern": options.pattern not in (None, "bert"),
-            "graphemes": options.graphemes,
-            "regex": bool(options.regex),
-            "newlines": options.newlines is not None,
-            "space-runs": bool(options.space_runs),
-            "space-token": options.space_token is not None,
-        }
-        _refuse(excluded, "wordpiece is cut as BERT cuts; leave it out")
-    if options.model not in ("wordpiece", "unigram") and options.pattern == "bert":
-        raise UsageError("pattern bert: only for wordpiece, which leaves white space out")
-    if options.model == "bpe" and options.character_coverage is not None:
-        raise UsageError("character-coverage: bpe merges bytes; leave it out, or use char-bpe")
-
-
-def _check_unigram(options: TrainingOptions) -> None:
-    if options.normalise == "nfc":
-        raise UsageError("normalise nfc: SentencePiece has no such rule; use nfkc or nmt_nfkc")
-    if options.digits not in (None, "single"):
-        raise UsageError("unigram splits digits one by one: use digits single")
-    excluded = {
-        "pattern": options.pattern not in (None, "metaspace"),  # SentencePiece's own
-        "regex": bool(options.regex),
-        "graphemes": options.graphemes,
-        "forbid": bool(options.forbid),
-        "newlines": options.newlines is not None,
-        "space-runs": bool(options.space_runs),
-        "script-boundaries": options.script_boundaries,  # SentencePiece's has them by itself
-        "min-frequency": options.min_frequency != 2,
-        "max-token-length": options.max_token_length is not None,
-    }
-    _refuse(excluded, "not for unigram; use bpe or char-bpe")
-
-
-def _check_character_seeds(options: TrainingOptions) -> None:
-    if (options.model, options.learner) != ("unigram", "own"):
-        raise UsageError("character-seeds: only for the model unigram and the backend own")
-    given = {"dictionary": options.dictionary is not None}
-    _refuse(given, "not with character-seeds; leave one of them out")
-
-
-def _check_superwords(options: TrainingOptions) -> None:
-    if options.superwords is None:
-        return
-    if (options.model, options.learner) != ("bpe", "own"):
-        raise UsageError("superwords: only for the model bpe and the backend own")
-    excluded = {
-        "regex": bool(options.regex),
-        "graphemes": options.pattern_name == "graphemes",
-        "dictionary": options.dictionary is not None,
-        "space-token": options.space_token is not None,
-    }
-    _refuse(excluded, "not with superwords; leave one of them out")
-    least, size = options.least_size, min(options.sizes, default=0)
-    if not least <= options.superwords < size:
-        raise UsageError(f"superwords {options.superwords}: give {least} to {size - 1}")
+        return named or self.learner.pattern
 
 
 def _check_mixture(options: TrainingOptions) -> None:

@@ -7,20 +7,19 @@ import json
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import version
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import xxhash
 from tokenizers import Tokenizer, normalizers
-from tokenizers.normalizers import Normalizer
 
 from llmcurate.base.disk.files import write_atomic
 from llmcurate.base.disk.sealed_json import encode_json
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
-from tokenize_kit.card.figures import Sample, measure
-from tokenize_kit.card.page import write_card
+from tokenize_kit.card.figures import Measured, Sample, measure
+from tokenize_kit.card.page import Card, code_span
 from tokenize_kit.formats.gguf import names_in, to_metadata
 from tokenize_kit.formats.json_forms import form_from_json
 from tokenize_kit.formats.tokenizer_json import (
@@ -30,17 +29,15 @@ from tokenize_kit.formats.tokenizer_json import (
     tokenizer_config,
 )
 from tokenize_kit.judge.compare import HARD_TEXTS, round_trip_failures
-from tokenize_kit.learn.bpe import train_char_bpe, train_sizes
+from tokenize_kit.learn.bpe import Trained
 from tokenize_kit.learn.cutting import normaliser
-from tokenize_kit.learn.options import UNKNOWN, TrainingOptions
-from tokenize_kit.learn.wordpiece import train_wordpiece
+from tokenize_kit.learn.mixture import Mixture, MixtureRead, SampleDrawn
+from tokenize_kit.learn.options import LEARNERS, TrainingOptions
 from tokenize_kit.pattern.named import PATTERNS
-from tokenize_kit.segment.dictionary import Dictionary, read_dictionary
+from tokenize_kit.segment.dictionary import DictionaryCard, read_dictionary
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from tokenize_kit.learn.mixture import Mixture
 
 
 def read_template(path: Path) -> str:
@@ -82,68 +79,84 @@ def _template_error(path: Path, reason: str) -> LlmcurateError:
     return UsageError(f"chat template {path}: {reason}")
 
 
-_ALGORITHMS = {
-    "bpe": "byte-level BPE",
-    "char-bpe": "character BPE with byte fallback",
-    "wordpiece": "WordPiece",
-    "unigram": "Unigram",
-}
+@dataclass(frozen=True, kw_only=True)
+class TrainedCard(Card):
+    """The card of a training. Unigram's cuts no text by a pattern of the options."""
 
-
-def _algorithm(options: TrainingOptions) -> str:
-    if options.superwords is not None:
-        return f"SuperBPE: byte-level BPE whose tokens span words from {options.superwords} on"
-    return _ALGORITHMS[options.model]
-
-
-# Of the options, what the card has elsewhere, with the content of the files that they name.
-_NOT_SETTINGS = ("sizes", "dictionary", "chat_template")
-
-
-class Reading(Protocol):
-    """The texts of a training: documents, bytes, a hash of all of them, and a sample to measure
-    on."""
-
+    file: str
+    algorithm: str
+    model: str
+    trainer: str
+    vocab_asked: int
+    vocab: int
+    merges: int | None
+    pattern: str | None = None
+    pattern_source: str | None = None
+    forbidden: list[str] | None = None
+    newlines: str | None
+    space_runs: int | None = None
+    script_boundaries: bool | None = None
+    regex: list[str] | None = None
+    gguf_pattern: str | None
+    min_frequency: int | None = None
+    max_token_length: int | None
+    byte_fallback: bool
+    notes: list[str]
+    dictionary: DictionaryCard | None
+    characters: int | None = None
+    character_coverage: float | None = None
+    longest_word: int | None = None
+    sample: SampleDrawn | None
+    mixture: MixtureRead | None
+    digits: str | None
+    normalisation: str
+    space_token: str | None
+    lossless: bool
+    special_tokens: dict[str, int]
+    end_of_text: str
+    reserved: int
+    padding: int
     documents: int
     bytes: int
-    digest: int
-    sample: Sample
+    texts_xxh3: str
+    measured: Measured
+    round_trip_checked: int
+    settings: dict[str, Setting]
+    chat_template_sha256: str | None
+    gguf: dict[str, str]
+    tokenizer_sha256: str
+    warnings: list[str]
 
+    @property
+    def sentencepiece_model(self) -> bool:
+        """Return whether a tokenizer.model lies beside the tokenizer.json."""
+        return LEARNERS[self.model].has_model_file
 
-@dataclass
-class Trained:
-    """A tokenizer, what its card says of how it was made, SentencePiece's form if it has one."""
+    def origin(self) -> str:
+        sentence = f"Trained by {self.trainer} on {counted(self.documents, 'document')}"
+        return f"{sentence} ({self.bytes:,} bytes of text)."
 
-    tokenizer: Tokenizer
-    details: dict[str, Any]
-    spm: bytes | None = None
-
-
-def describe_cutting(options: TrainingOptions) -> dict[str, Any]:
-    """The entries of the card about the cutting of text."""
-    pattern, name = options.cutting, options.pattern_name
-    kept = options.model == "bpe" and options.lossless  # it has no place for normal forms
-    gguf = pattern.gguf if kept else None
-    return {
-        "pattern": name,
-        "pattern_source": pattern.source,
-        "forbidden": list(options.forbid),
-        "newlines": options.newlines,
-        "space_runs": options.space_runs,
-        "script_boundaries": options.script_boundaries,
-        "regex": list(pattern.parts),
-        "gguf_pattern": gguf,
-        "min_frequency": options.min_frequency if options.learner != "sentencepiece" else None,
-        "max_token_length": options.max_token_length,
-        "byte_fallback": False,
-        "notes": [] if gguf else [_gguf_note(options)],
-    }
+    def round_trip(self) -> str:
+        learner = LEARNERS[self.model]
+        normalised = "" if self.normalisation == "none" else f" ({self.normalisation})"
+        if not learner.exact:
+            text = (
+                f"Texts do not come back exactly: white space is left out, and {learner.unspelled}."
+            )
+            return f"{text} Before that it is normalised{normalised}." if normalised else text
+        if self.lossless:
+            return f"Every text comes back exactly: nothing is normalised, and {learner.unspelled}."
+        changes = [f"it is normalised{normalised} before it is cut"] if normalised else []
+        if self.space_token:
+            changes.append(f"a {code_span(self.space_token)} in it comes back as a space")
+        changed = ", and ".join(changes)
+        return f"A text comes back changed in this alone: {changed}; {learner.unspelled}."
 
 
 def _gguf_note(options: TrainingOptions) -> str:
     """Why llama.cpp could not run a model with this tokenizer, and what to train instead."""
     begin = "llama.cpp (files *.gguf) cannot use this tokenizer: it knows "
-    if options.model != "bpe":
+    if not options.learner.bytes_only:
         return f"{begin}the model bpe, cut by one of its own patterns; any other program can use it"
     if not options.lossless:
         return f"{begin}no text that is changed before it is cut; any other program can use it"
@@ -162,144 +175,16 @@ def _gguf_note(options: TrainingOptions) -> str:
     )
 
 
-def describe_gguf(folder: Path, details: dict[str, Any]) -> dict[str, str]:
+def _describe_gguf(folder: Path, notes: list[str]) -> dict[str, str]:
     """The names under which llama.cpp knows the model and its pattern, as `convert` writes them, or
     `refused`: why it cannot hold this tokenizer."""
-    if details["notes"]:
-        return {"refused": details["notes"][0]}
+    if notes:
+        return {"refused": notes[0]}
     try:
         parts = parts_of(load_tokenizer(folder / "tokenizer.json"))
         return names_in(to_metadata(form_from_json(parts)))
     except LlmcurateError as error:
         return {"refused": str(error)}
-
-
-def write_tokenizer(
-    trained: Trained,
-    folder: Path,
-    size: int,
-    options: TrainingOptions,
-    reading: Reading,
-    more_warnings: list[str],
-    normal: Normalizer | None,
-    template: str | None,
-    dictionary: Dictionary | None,
-) -> dict[str, Any]:
-    """Writes the files of one size; its card."""
-    tokenizer, details = trained.tokenizer, trained.details
-    decoder = tokenizer.get_added_tokens_decoder()
-    special = {token.content: n for n, token in sorted(decoder.items()) if token.special}
-    actual = tokenizer.get_vocab_size(with_added_tokens=True)
-    padding = len(special) - len(options.first_tokens) + (options.space_token is not None)
-    warnings = [*_coverage_warnings(size, options, details), *more_warnings]
-    if options.space_runs and not any(b"  " in piece for piece in reading.sample.pieces()):
-        warnings.append("space-runs: the corpus has no two spaces in a row, its tokens cost rows")
-    if actual - padding < size:
-        warnings.append(
-            f"{counted(actual, 'token')} instead of {size}: the corpus is too small for more"
-        )
-    data = tokenizer.to_str(pretty=True).encode("utf-8")
-    write_atomic(folder / "tokenizer.json", data)
-    file = folder / "tokenizer.json"
-    figures = measure(file, reading.sample, "a sample of the training text", dictionary)
-    checked, failures = _round_trip(tokenizer, options, reading.sample, figures, normal)
-    warnings += failures
-    if options.model == "wordpiece" and figures["unknown_share"]:
-        share = figures["unknown_share"]
-        warnings.append(f"{share:.2%} of the tokens of its own corpus are {UNKNOWN}")
-    merges = json.loads(data)["model"].get("merges")
-    end_of_text = options.special_tokens[0]
-    card: dict[str, Any] = {
-        "file": "tokenizer.json",
-        "algorithm": _algorithm(options),
-        "model": options.model,
-        "trainer": _trainer(options.learner),
-        "vocab_asked": size,
-        "vocab": actual,
-        "merges": None if merges is None else len(merges),
-        **details,
-        "digits": _digits(options),
-        "normalisation": options.normalise,
-        "space_token": options.space_token,
-        "lossless": options.lossless,
-        "special_tokens": special,
-        "end_of_text": end_of_text,
-        "reserved": options.reserved,
-        "padding": padding,
-        "documents": reading.documents,
-        "bytes": reading.bytes,
-        "texts_xxh3": f"{reading.digest:032x}",
-        "measured": figures,
-        "round_trip_checked": checked,
-        "settings": _settings(options),
-        "chat_template_sha256": hashlib.sha256(template.encode()).hexdigest() if template else None,
-        "gguf": describe_gguf(folder, details),
-        "tokenizer_sha256": hashlib.sha256(data).hexdigest(),
-        "warnings": warnings,
-    }
-    if trained.spm is not None:
-        write_atomic(folder / "tokenizer.model", trained.spm)
-    roles = special_tokens_map(list(special), end_of_text)
-    write_atomic(folder / "special_tokens_map.json", encode_json(roles))
-    config = tokenizer_config(tokenizer, end_of_text)
-    if template is not None:
-        config["chat_template"] = template
-    write_atomic(folder / "tokenizer_config.json", encode_json(config))
-    write_card(folder / "tokenizer_card.json", card)
-    return card
-
-
-def _round_trip(
-    tokenizer: Tokenizer,
-    options: TrainingOptions,
-    sample: Sample,
-    figures: dict[str, Any],
-    normal: Normalizer | None,
-) -> tuple[int, list[str]]:
-    """(texts tried, a warning for what does not come back though it should). Where all of a text
-    should, the sample's texts were tried when it was measured."""
-    if options.model == "wordpiece":
-        return 0, []
-    texts, space = list(HARD_TEXTS), options.space_token
-    if not options.lossless:
-        texts += sample.texts()
-    if space:
-        texts = [text for text in texts if space not in text]
-    if normal:  # and no further
-        texts = [normal.normalize_str(text) for text in texts]
-    failures = round_trip_failures(tokenizer, texts)
-    if options.lossless and figures["lost"]:
-        failures.append(figures["first_lost"])
-    checked = len(texts) + (figures["texts"] if options.lossless else 0)
-    return checked, [f"does not round-trip: {text[:40]!r}" for text in failures]
-
-
-def _settings(options: TrainingOptions) -> dict[str, Any]:
-    """Every option as it was given, as JSON values; null: the default of the model or pattern."""
-    settings = {name: v for name, v in asdict(options).items() if name not in _NOT_SETTINGS}
-    return {name: list(v) if isinstance(v, tuple) else v for name, v in settings.items()}
-
-
-def _digits(options: TrainingOptions) -> str | None:
-    if options.regex:
-        return None
-    return "single" if options.model == "unigram" else options.cutting.digits
-
-
-def _trainer(learner: str) -> str:
-    return "llmcurate" if learner == "own" else f"{learner} {version(learner)}"
-
-
-def _coverage_warnings(size: int, options: TrainingOptions, details: dict[str, Any]) -> list[str]:
-    """A warning where the vocabulary holds fewer characters than were asked for."""
-    coverage = details.get("character_coverage")
-    if coverage is None or coverage >= options.coverage:
-        return []
-    fate = "unknown" if options.model == "wordpiece" else "spelled in bytes"
-    return [
-        f"vocab {size} is small for this corpus: characters beyond the commonest "
-        f"{coverage:.4%} of the text are {fate}"
-    ]
 
 
 # Called with (the stage that ended, its seconds) or (the progress so far, None).
@@ -368,7 +253,7 @@ class Counted:
 
 def train_tokenizer(
     texts: Iterable[str], out: Path, *, vocab: int = 32_000, **settings: Any
-) -> dict[str, Any]:
+) -> TrainedCard:
     """Train on ``texts`` (one string a document) and write one tokenizer into the folder ``out``.
 
     settings: of TrainingOptions. Returns the card; see `train_tokenizers`.
@@ -378,7 +263,7 @@ def train_tokenizer(
 
 def train_tokenizers(
     texts: Iterable[str], out: Path, options: TrainingOptions
-) -> list[dict[str, Any]]:
+) -> list[TrainedCard]:
     """Train on ``texts`` (one string a document) and write a tokenizer of every size.
 
     The options of sampling and weights need documents: see `train_on_corpus`.
@@ -395,7 +280,7 @@ def train_tokenizers(
     if options.sample_bytes is not None or options.column is not None:
         raise ValueError("texts alone are not sampled or weighed: use train_on_corpus")
     reading = Counted(((text, 1) for text in texts), sample=Sample(options.seed))
-    return _train(reading, out, options)
+    return _Training(reading, options).run(out)
 
 
 def train_on_corpus(
@@ -403,84 +288,197 @@ def train_on_corpus(
     out: Path,
     options: TrainingOptions,
     report: Report | None = None,
-) -> list[dict[str, Any]]:
+) -> list[TrainedCard]:
     """As `train_tokenizers`, on documents: ``batches()`` reads all of them, in any order.
 
     Columns: text, and the one that the options' weights go by. For BPE the same documents in any
     order give the same tokens. report: called with each stage and its seconds.
     """
-    from tokenize_kit.learn.mixture import Mixture
-
     stages = Stages(report)
     mixture = Mixture(batches, options)
     if options.sample_bytes is not None or options.temperature is not None:
         stages.done("looked at the corpus for the sample or the mixture")
     reading = Counted(mixture.documents(), stages, Sample(options.seed))
-    return _train(reading, out, options, mixture)
+    return _Training(reading, options, mixture).run(out)
 
 
-def _train(
-    reading: Counted, out: Path, options: TrainingOptions, mixture: Mixture | None = None
-) -> list[dict[str, Any]]:
-    out.mkdir(parents=True, exist_ok=True)
-    dictionary = read_dictionary(Path(options.dictionary)) if options.dictionary else None
-    normal = normaliser(options.normalise, options.model == "unigram")
-    template = read_template(Path(options.chat_template)) if options.chat_template else None
-    stages = reading.stages
-    scale = mixture.scale if mixture else 1
-    trained = _learned(reading, options, scale, dictionary, normal)
-    if not reading.bytes:
-        raise RunFailed(_EMPTY)
-    stages.done(f"learned {counted(max(t.tokenizer.get_vocab_size() for t in trained), 'token')}")
-    several = len(options.sizes) > 1
-    cards = []
-    for size, model in zip(options.sizes, trained, strict=True):
-        if normal:
-            spaces = model.tokenizer.normalizer
-            both = [normal, spaces] if spaces else [normal]
-            model.tokenizer.normalizer = normalizers.Sequence(both)
-        folder = out / str(size) if several else out
-        folder.mkdir(exist_ok=True)
-        if mixture:
-            model.details.update(mixture.card())
-        more = mixture.warnings() if mixture else []
-        card = write_tokenizer(
-            model, folder, size, options, reading, more, normal, template, dictionary
+class _Training:
+    """A training under way."""
+
+    def __init__(
+        self, reading: Counted, options: TrainingOptions, mixture: Mixture | None = None
+    ) -> None:
+        self.reading, self.options, self.mixture = reading, options, mixture
+        self.dictionary = read_dictionary(Path(options.dictionary)) if options.dictionary else None
+        self.normal = normaliser(options.normalise, options.learner.library_normal_forms)
+        path = options.chat_template
+        self.template = read_template(Path(path)) if path else None
+
+    def run(self, out: Path) -> list[TrainedCard]:
+        out.mkdir(parents=True, exist_ok=True)
+        options, stages = self.options, self.reading.stages
+        documents: Iterable[tuple[str, int]] = self.reading
+        if normal := self.normal:
+            documents = ((normal.normalize_str(text), weight) for text, weight in self.reading)
+        module, _, function = options.learner.trains.partition(":")
+        train = getattr(import_module(module), function)
+        scale = self.mixture.scale if self.mixture else 1
+        trained: list[Trained] = train(documents, options, scale, self.dictionary)
+        if not self.reading.bytes:
+            raise RunFailed(_EMPTY)
+        most = max(t.tokenizer.get_vocab_size() for t in trained)
+        stages.done(f"learned {counted(most, 'token')}")
+        cards = []
+        for size, model in zip(options.sizes, trained, strict=True):
+            folder = out / str(size) if len(options.sizes) > 1 else out
+            folder.mkdir(exist_ok=True)
+            cards.append(self._write(model, folder, size))
+        stages.done(f"checked {counted(cards[0].round_trip_checked, 'text')} and wrote the files")
+        return cards
+
+    def _write(self, trained: Trained, folder: Path, size: int) -> TrainedCard:
+        """Writes the files of one size; its card."""
+        tokenizer, options, reading = trained.tokenizer, self.options, self.reading
+        if self.normal:
+            spaces = tokenizer.normalizer
+            both = [self.normal, spaces] if spaces else [self.normal]
+            tokenizer.normalizer = normalizers.Sequence(both)
+        decoder = tokenizer.get_added_tokens_decoder()
+        special = {token.content: n for n, token in sorted(decoder.items()) if token.special}
+        actual = tokenizer.get_vocab_size(with_added_tokens=True)
+        padding = len(special) - len(options.first_tokens) + (options.space_token is not None)
+        data = tokenizer.to_str(pretty=True).encode("utf-8")
+        file, end_of_text = folder / "tokenizer.json", options.special_tokens[0]
+        write_atomic(file, data)
+        figures = measure(file, reading.sample, "a sample of the training text", self.dictionary)
+        checked, failures = self._round_trip(tokenizer, figures)
+        merges = json.loads(data)["model"].get("merges")
+        pattern, by_pattern = options.cutting, not options.learner.splits_digits
+        kept = options.learner.bytes_only and options.lossless  # it has no place for normal forms
+        gguf_pattern = pattern.gguf if kept and by_pattern else None
+        notes = [_gguf_note(options)] if by_pattern and not gguf_pattern else []
+        cut: dict[str, Any] = {}
+        if by_pattern:
+            cut = {
+                "pattern": options.pattern_name,
+                "pattern_source": pattern.source,
+                "forbidden": list(options.forbid),
+                "space_runs": options.space_runs,
+                "script_boundaries": options.script_boundaries,
+                "regex": list(pattern.parts),
+                "min_frequency": options.min_frequency,
+            }
+        card = TrainedCard(
+            file=file.name,
+            algorithm=_algorithm(options),
+            model=options.model,
+            trainer="llmcurate",
+            vocab_asked=size,
+            vocab=actual,
+            merges=trained.merges if merges is None else len(merges),
+            newlines=options.newlines,
+            gguf_pattern=gguf_pattern,
+            max_token_length=options.max_token_length,
+            byte_fallback=trained.byte_fallback,
+            notes=notes,
+            dictionary=self.dictionary.card() if self.dictionary else None,
+            characters=trained.characters,
+            character_coverage=trained.character_coverage,
+            longest_word=trained.longest_word,
+            sample=self.mixture.sample() if self.mixture else None,
+            mixture=self.mixture.mixture() if self.mixture else None,
+            digits=_digits(options),
+            normalisation=options.normalise,
+            space_token=options.space_token,
+            lossless=options.lossless,
+            special_tokens=special,
+            end_of_text=end_of_text,
+            reserved=options.reserved,
+            padding=padding,
+            documents=reading.documents,
+            bytes=reading.bytes,
+            texts_xxh3=f"{reading.digest:032x}",
+            measured=figures,
+            round_trip_checked=checked,
+            settings=_settings(options),
+            chat_template_sha256=_sha256(self.template.encode()) if self.template else None,
+            gguf=_describe_gguf(folder, notes),
+            tokenizer_sha256=_sha256(data),
+            warnings=[*self._warnings(trained, size, actual - padding, figures), *failures],
+            **cut,
         )
-        cards.append(card)
-    stages.done(f"checked {counted(cards[0]['round_trip_checked'], 'text')} and wrote the files")
-    return cards
+        if trained.spm is not None:
+            write_atomic(folder / "tokenizer.model", trained.spm)
+        roles = special_tokens_map(list(special), end_of_text)
+        write_atomic(folder / "special_tokens_map.json", encode_json(roles))
+        config = tokenizer_config(tokenizer, end_of_text)
+        if self.template is not None:
+            config["chat_template"] = self.template
+        write_atomic(folder / "tokenizer_config.json", encode_json(config))
+        card.write(folder / "tokenizer_card.json")
+        return card
+
+    def _warnings(
+        self, trained: Trained, size: int, tokens: int, figures: Measured
+    ) -> Iterator[str]:
+        """Warnings of what the corpus, or the vocabulary, is too small for."""
+        options, coverage = self.options, trained.character_coverage
+        if coverage is not None and coverage < options.coverage:
+            fate = "unknown" if options.learner.unknown else "spelled in bytes"
+            yield (
+                f"vocab {size} is small for this corpus: characters beyond the commonest "
+                f"{coverage:.4%} of the text are {fate}"
+            )
+        yield from self.mixture.warnings() if self.mixture else []
+        if options.space_runs and not any(b"  " in p for p in self.reading.sample.pieces()):
+            yield "space-runs: the corpus has no two spaces in a row, its tokens cost rows"
+        if tokens < size:
+            found = counted(trained.tokenizer.get_vocab_size(with_added_tokens=True), "token")
+            yield f"{found} instead of {size}: the corpus is too small for more"
+
+    def _round_trip(self, tokenizer: Tokenizer, figures: Measured) -> tuple[int, list[str]]:
+        """(texts tried, a warning for what does not come back though it should). Where all of a
+        text should, the sample's texts were tried when it was measured."""
+        options, unknown = self.options, figures.unknown_share
+        if not options.learner.exact:
+            lost = f"{unknown:.2%} of the tokens of its own corpus are {options.learner.unknown}"
+            return 0, [lost] if unknown else []
+        texts, space = list(HARD_TEXTS), options.space_token
+        if not options.lossless:
+            texts += self.reading.sample.texts()
+        if space:
+            texts = [text for text in texts if space not in text]
+        if self.normal:  # and no further
+            texts = [self.normal.normalize_str(text) for text in texts]
+        failures = round_trip_failures(tokenizer, texts)
+        if options.lossless and figures.first_lost is not None:
+            failures.append(figures.first_lost)
+        checked = len(texts) + (figures.texts if options.lossless else 0)
+        return checked, [f"does not round-trip: {text[:40]!r}" for text in failures]
 
 
-def _learned(
-    reading: Counted,
-    options: TrainingOptions,
-    scale: int,
-    dictionary: Dictionary | None,
-    normal: Normalizer | None,
-) -> list[Trained]:
-    """A tokenizer of every size, by the model that the options name."""
-    documents: Iterable[tuple[str, int]] = reading
-    if normal:
-        documents = ((normal.normalize_str(text), weight) for text, weight in reading)
-    if options.model == "unigram":
-        from tokenize_kit.learn.unigram import train_unigram
+def _algorithm(options: TrainingOptions) -> str:
+    if options.superwords is not None:
+        return f"SuperBPE: byte-level BPE whose tokens span words from {options.superwords} on"
+    return options.learner.title
 
-        named: dict[str, Any] = {
-            "notes": [],
-            "dictionary": dictionary.card() if dictionary else None,
-        }
-        return [
-            Trained(tokenizer, named | more, spm)
-            for spm, tokenizer, more in train_unigram(documents, options, dictionary, scale)
-        ]
-    tokenizers: list[tuple[Tokenizer, dict[str, Any]]]
-    if options.model == "bpe":
-        learned = train_sizes(documents, options, scale, dictionary)
-        tokenizers = [(tokenizer, {}) for tokenizer in learned]
-    elif options.model == "char-bpe":
-        tokenizers = train_char_bpe(documents, options, scale, dictionary)
-    else:
-        tokenizers = train_wordpiece(documents, options, scale, dictionary)
-    cut = describe_cutting(options) | {"dictionary": dictionary.card() if dictionary else None}
-    return [Trained(tokenizer, cut | more) for tokenizer, more in tokenizers]
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+Setting = str | int | float | list[str] | list[int] | None
+# Of the options, what the card has elsewhere, with the content of the files that they name.
+_NOT_SETTINGS = ("sizes", "dictionary", "chat_template")
+
+
+def _settings(options: TrainingOptions) -> dict[str, Setting]:
+    """Every option as it was given, as JSON values; null: the default of the model or pattern."""
+    settings = {name: v for name, v in asdict(options).items() if name not in _NOT_SETTINGS}
+    return {name: list(v) if isinstance(v, tuple) else v for name, v in settings.items()}
+
+
+def _digits(options: TrainingOptions) -> str | None:
+    if options.regex:
+        return None
+    return "single" if options.learner.splits_digits else options.cutting.digits

@@ -10,7 +10,6 @@ characters in the order of a hash table); here they are numbered by code point.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
@@ -18,13 +17,15 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from tokenize_kit.formats.tokenizer_json import add_tokens
 from tokenize_kit.learn.bpe import (
     CharacterWords,
+    Trained,
     Words,
     choose_characters,
-    learn_with_backend,
+    count_words,
+    learn_word_merges,
     split_characters,
     token_names,
 )
-from tokenize_kit.learn.byte_words import count_words
+from tokenize_kit.learn.bpe_merges import LONGEST
 from tokenize_kit.learn.options import UNKNOWN, TrainingOptions
 from tokenize_kit.pattern.categories import members
 from tokenize_kit.segment.dictionary import Dictionary
@@ -79,9 +80,10 @@ def train_wordpiece(
     options: TrainingOptions,
     scale: int = 1,
     dictionary: Dictionary | None = None,
-) -> list[tuple[Tokenizer, dict[str, Any]]]:
-    """A tokenizer of each of the sizes, from one count, and what its card says of it."""
+) -> list[Trained]:
+    """A tokenizer of each of the sizes, from one count."""
     first, parts = options.first_tokens, options.cutting.parts
+    least, longest = options.min_frequency * scale, options.max_token_length or LONGEST
     counted = _without_space(
         split_characters(*count_words(documents, options.counted_parts, dictionary).words())
     )
@@ -98,17 +100,11 @@ def train_wordpiece(
             for token in options.banned
             if set(spelled := [token[0], *(_WITHIN + c for c in token[1:])]) <= numbers.keys()
         ]
-        merges = learn_with_backend(words, options, available, scale, banned)
+        merges = learn_word_merges(words, available, least, longest, banned)
         names = [_vocabulary_spelling(name) for name in token_names(bases, merges)]
         last = options.padding[: -(len(first) + len(names)) % options.pad_to]
-        details = {
-            "merges": len(merges),
-            "byte_fallback": False,
-            "characters": len(kept),
-            "character_coverage": covered,
-            "longest_word": LONGEST_WORD,
-        }
-        trained.append((_build([*first, *names, *last], first, last, parts), details))
+        tokenizer = _build([*first, *names, *last], first, last, parts)
+        trained.append(Trained(tokenizer, False, len(kept), covered, len(merges), LONGEST_WORD))
     return trained
 
 

@@ -42,6 +42,16 @@ def _kinds(scripts: tuple[str, ...]) -> np.ndarray:
 
 
 @dataclass(frozen=True)
+class DictionaryCard:
+    """What a tokenizer's card says of the list of words."""
+
+    used: str
+    words: int
+    ignored: int
+    sha256: str
+
+
+@dataclass(frozen=True)
 class Dictionary:
     """words: how many are of the scripts; ignored: lines that are not; sha256: of the file."""
 
@@ -58,9 +68,8 @@ class Dictionary:
         """
         return _cut(data, offsets, _kinds(self.scripts), self.slots)
 
-    def card(self) -> dict[str, int | str]:
-        used = "in training alone"
-        return {"used": used, "words": self.words, "ignored": self.ignored, "sha256": self.sha256}
+    def card(self) -> DictionaryCard:
+        return DictionaryCard("in training alone", self.words, self.ignored, self.sha256)
 
 
 def read_dictionary(path: Path, scripts: tuple[str, ...] | None = SCRIPTS) -> Dictionary:

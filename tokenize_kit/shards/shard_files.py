@@ -1,6 +1,6 @@
 """The files of token shards, as the trainers that read them want them.
 
-llmcurate  tokens-00000.bin and .idx, as in docs/architecture.md
+llmcurate  tokens-00000.bin and .idx, as in docs/design/contracts.md
 megatron   tokens-00000.bin and .idx: IndexedDataset, a sequence a document; the path that Megatron
            is given is the one without .bin (NVIDIA/Megatron-LM,
            megatron/core/datasets/indexed_dataset.py: _IndexWriter, DType.optimal_dtype)

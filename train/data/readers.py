@@ -112,7 +112,7 @@ def own_files(names: set[str]) -> list[str]:
 
 
 def read_own(path: Path, dtype: np.dtype[Any], *, masked: bool) -> Part:
-    """Our shards (docs/architecture.md): raw tokens, uint64 ends of documents, and a mask."""
+    """Our shards (docs/design/contracts.md): raw tokens, uint64 ends of documents, and a mask."""
     index = path.with_suffix(".idx")
     tokens = map_tokens(path, dtype)
     if index.stat().st_size % 8:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from llmcurate.base.errors import UsageError
+from llmcurate.base.index import modules_of
 from llmcurate.base.settings import flat, to_dict
-from train.hf import deepseek, encoder_decoders, encoders, gpt, llama
+from train.hf import gpt, llama
 from train.hf.family import Family
 from train.model.config import ModelConfig
 from train.model.encodings.disentangled import Disentangled
@@ -15,7 +16,7 @@ from train.model.plugins import plugins
 from train.model.position_settings import Rope
 
 # Each family of these modules; the first that can say a configuration is taken.
-_MODULES = (llama, gpt, deepseek, encoders, encoder_decoders)
+_MODULES = (llama, gpt, *modules_of("train.lab.hf"))
 _FOUND = (own for module in _MODULES for own in vars(module).values() if isinstance(own, Family))
 FAMILIES = {family.name: family for family in _FOUND}
 

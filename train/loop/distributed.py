@@ -33,7 +33,6 @@ from train.device import computes_in, pick_device
 from train.model.attention_settings import Latent
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
-from train.model.experts import Exchange, Experts, Router
 from train.model.plugins import plugins
 from train.model.positions import positions
 from train.split import local
@@ -93,7 +92,7 @@ class Ranks:
         return rows[self.part * size : (self.part + 1) * size]
 
     def shards(self, config: TrainConfig) -> bool:
-        """Whether weights are split over the processes."""
+        """Return whether weights are split over the processes."""
         return self.mesh is not None and (config.parallel == "fsdp" or self.tensor > 1)
 
     def total(self, value: Tensor) -> Tensor:
@@ -349,39 +348,17 @@ def _shard(model: Decoder, config: TrainConfig, device: torch.device, whole: Dev
     exact = MixedPrecisionPolicy(reduce_dtype=torch.float32, cast_forward_inputs=False)
     split = partial(fully_shard, mesh=mesh, offload_policy=place)
     if config.expert_parallel:
-        split = partial(split, ignored_params=_share_experts(model, mesh))
+        shared = [getattr(part, "share", None) for part in model.modules()]
+        matrices = {each for share in shared if share is not None for each in share(mesh)}
+        split = partial(split, ignored_params=matrices)
     blocks = {block: None for stack in model.stacks for block in stack.blocks}  # each once
     for block in (*blocks, *model.mtp):
-        for router in (module for module in block.modules() if isinstance(module, Router)):
-            split(router, mp_policy=exact)  # float32 whatever the block has
+        for part in (module for module in block.modules() if getattr(module, "exact", False)):
+            split(part, mp_policy=exact)  # float32 whatever the block has
         split(block, mp_policy=policy)
     split(model)
     register_fsdp_forward_method(model, "features")
     register_fsdp_forward_method(model, "replaced")
-
-
-def _share_experts(model: Decoder, mesh: DeviceMesh) -> set[nn.Parameter]:
-    """Expert parallel: of ``model``, without memory yet, each process has some experts; returns
-    their matrices.
-    """
-    from torch.distributed.tensor import DTensor, Shard
-
-    matrices = set()
-    for experts in (module for module in model.modules() if isinstance(module, Experts)):
-        if experts.own.count % mesh.size():
-            raise UsageError(
-                f"expert_parallel: {experts.own.count} experts on {mesh.size()} processes; start a"
-                " divisor of them"
-            )
-        experts.exchange = Exchange(group=mesh.get_group())
-        for name in ("gate", "up", "down"):
-            if (whole := getattr(experts, name)) is None:
-                continue
-            part = whole.detach().chunk(mesh.size())[0]
-            split = DTensor.from_local(part, mesh, [Shard(0)], run_check=False)
-            setattr(experts, name, nn.Parameter(split))
-            matrices.add(getattr(experts, name))
-    return matrices
 
 
 def parallel(objective: nn.Module, config: TrainConfig, ranks: Ranks) -> nn.Module:
@@ -419,5 +396,5 @@ def settle(model: Any) -> None:
 
 
 def first_process() -> bool:
-    """Whether this is the process that reports."""
+    """Return whether this is the process that reports."""
     return os.environ.get("RANK", "0") == "0"

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -17,7 +17,6 @@ from train.data.feed import Feed
 from train.device import autocast
 from train.loop.distributed import Ranks, complete, exchanging, parallel
 from train.model.decoder import Decoder
-from train.model.experts import rebalance
 from train.model.roles import roles
 from train.objectives.example import Example, examples
 from train.objectives.losses import Losses
@@ -164,6 +163,18 @@ class Stepper:
         if loads is not None:
             rebalance(self.model, loads)
         return measured
+
+
+def rebalance(model: Decoder, loads: Tensor) -> None:
+    """After a step with these ``loads`` [mixtures, experts], as the notes have them: of the layers
+    with experts, then of the modules that predict later tokens.
+    """
+    config = model.config
+    blocks: list[Any] = [model.stack.blocks[n // config.share] for n in range(config.layers)]
+    blocks += [module.block for module in model.mtp]
+    mixtures = [part for block in blocks if hasattr(part := block.feed_forward, "rebalance")]
+    for mixture, own in zip(mixtures, loads, strict=True):
+        mixture.rebalance(own)
 
 
 def _seed(seed: int, step: int, row: int) -> int:

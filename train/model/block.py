@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 
-from train.model.attention_settings import Grouped, Latent
+from train.model.attention_settings import Grouped
 from train.model.config import DeepNorm, ModelConfig, Parallel, ReZero, Serial
-from train.model.experts import feed_forward
-from train.model.latent import LatentAttention
-from train.model.layers import CrossAttention, Dropout, Notes, SelfAttention, View, norm
+from train.model.feed_forward_settings import Dense
+from train.model.layers import (
+    CrossAttention,
+    Dropout,
+    FeedForward,
+    Notes,
+    SelfAttention,
+    View,
+    norm,
+)
+from train.model.plugin_settings import Plugin
 from train.model.plugins import chosen
 from train.model.positions import ENCODINGS, Positions
 from train.model.roles import Role, give
 
-ATTENTIONS: dict[type, type[nn.Module]] = {Grouped: SelfAttention, Latent: LatentAttention}
+ATTENTIONS: dict[type, Callable[..., nn.Module]] = {Grouped: SelfAttention}
+FEED_FORWARDS: dict[type, Callable[[ModelConfig, int], nn.Module]] = {
+    Dense: lambda config, layer: FeedForward(config)
+}
 
 
 def attention(config: ModelConfig, backend: str) -> nn.Module:
@@ -24,6 +36,14 @@ def attention(config: ModelConfig, backend: str) -> nn.Module:
     encoding = ENCODINGS.get(type(config.position), Positions)
     make = encoding.attention or chosen(config.attention, ATTENTIONS)
     part: nn.Module = make(config, backend)
+    return part
+
+
+def feed_forward(config: ModelConfig, layer: int) -> nn.Module:
+    """The feed-forward of a layer: of the settings' kind, or of a file."""
+    make = chosen(config.feed_forward, FEED_FORWARDS)
+    own = isinstance(config.feed_forward, Plugin)
+    part: nn.Module = make(config) if own else make(config, layer)
     return part
 
 

@@ -22,17 +22,21 @@ from torch import nn
 
 from llmcurate.base.disk.files import text_digest
 from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
+from llmcurate.base.index import modules_of
 from train.model.config import ModelConfig
 from train.model.plugin_settings import TRUST_CODE, Plugin, trusted
 
 _PREFIX = "_own_part_"  # of modules that are made of users' files
 
 
-def chosen(own: Any, table: Mapping[type, type[nn.Module]]) -> Callable[..., Any]:
-    """What builds the part of these settings: the class that ``table`` has for their type, or the
-    one in the file that they name, with its own settings. Raises ``LlmcurateError``.
+def chosen(own: Any, table: Mapping[type, Callable[..., nn.Module]]) -> Callable[..., Any]:
+    """What builds the part of these settings: the class that ``table`` has for their type, which
+    modules of the lab add to, or the one in the file that they name, with its own settings. Raises
+    ``LlmcurateError``.
     """
     if not isinstance(own, Plugin):
+        if type(own) not in table:
+            modules_of("train.lab.model")
         return table[type(own)]
     kind = class_of(own)
     options = _options(own, kind)

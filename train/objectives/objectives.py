@@ -5,13 +5,11 @@ train/objective_settings.py and its class in a file here, with ``learns``.
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
 from typing import Any, get_args
 
-import train.objectives
 from llmcurate.base.errors import UsageError
+from llmcurate.base.index import modules_of
 from llmcurate.base.settings import refuse
 from train import objective_settings as settings
 from train.config import TrainConfig, stages_of
@@ -21,8 +19,7 @@ from train.data.vocabulary import Vocabulary
 from train.model.config import ModelConfig, Task
 from train.objectives.example import FORMS, OBJECTIVES, Objective
 
-for module in iter_modules(train.objectives.__path__):
-    import_module(f"train.objectives.{module.name}")
+modules_of("train.objectives")
 
 _FORMS: dict[str, tuple[settings.Form, ...]] = {
     "decoder": ("prefix", "causal"),

@@ -20,8 +20,7 @@ import pyarrow as pa
 
 from curate.corpus.shuffle.tasks import part_file
 from curate.text.buffers import text_buffers
-from llmcurate.base.disk.files import reserve, temporary_name
-from llmcurate.base.disk.safe_paths import remove
+from llmcurate.base.disk.files import remove, reserve, temporary_name
 
 ROW_BYTES = 40  # that a row takes by itself while it is ordered: its slice, position and offsets
 

@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
-from curate.corpus.decisions import Decided
+from curate.corpus.decisions import Decided, Decision
 from curate.corpus.sketches import Sketches
 from curate.dedup.removal import Removal, dropped
 from curate.documents.documents import Documents
-from curate.steps.contracts import Forecasts, FromFiles, step, without
+from curate.steps.contracts import Forecasts, FromFiles, SaysOfDecisions, step, without
 
 if TYPE_CHECKING:
     from curate.dedup.decontaminate.windows import Windows
@@ -33,7 +33,7 @@ THRESHOLD = {"overlap": 0.7, "jaccard": 0.8}
     "decontaminate",
     similarity={"decontaminate": "share of the test item's n-grams that the document holds"},
 )
-class Decontaminate(Removal, FromFiles, Forecasts):
+class Decontaminate(Removal, FromFiles, Forecasts, SaysOfDecisions):
     """Finds items of evaluation sets in documents."""
 
     paper: ClassVar[str] = "Brown et al. 2020, appendix C"
@@ -188,6 +188,12 @@ class Decontaminate(Removal, FromFiles, Forecasts):
     def method(self) -> str:
         """The name of this step in decisions: `decontaminate:13-gram`."""
         return f"{self.name}:{self.mode}"
+
+    def said(self, decision: Decision) -> str | None:
+        if decision.span_start is not None:
+            return None
+        item = f"the item {decision.partner}, which is in an evaluation set"
+        return f"holds {decision.similarity:.0%} of {item}"
 
     def leaves(self) -> list[str]:
         """The report on every item; a second step in a recipe has one of its own."""

@@ -15,8 +15,7 @@ from typing import Any
 
 from curate.formats.compression import open_input
 from curate.formats.kinds import FORMATS, PACKING
-from curate.formats.listing import find_files
-from curate.formats.partitions import InputFile
+from curate.formats.listing import InputFile, find_files
 from llmcurate.base.errors import UsageError
 
 READ = ("jsonl", "parquet", "text")

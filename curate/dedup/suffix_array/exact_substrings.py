@@ -15,12 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field, PrivateAttr, model_validator
 
-from curate.corpus.decisions import Decided
+from curate.corpus.decisions import Decided, Decision
 from curate.corpus.sketches import Sketches
 from curate.dedup import survivors
 from curate.dedup.removal import DedupStep
 from curate.documents.documents import Documents
-from curate.steps.contracts import FromFiles, digest, step
+from curate.steps.contracts import FromFiles, SaysOfDecisions, digest, step
 from curate.text.buffers import text_buffers
 
 _BATCH = 64  # documents encoded together
@@ -71,7 +71,7 @@ THRESHOLD = {"bytes": 200, "characters": 200, "tokens": 50}
 
 
 @step("dedup_suffix_array", methods={"suffix-array": {}})
-class DedupSuffixArray(DedupStep, FromFiles):
+class DedupSuffixArray(DedupStep, FromFiles, SaysOfDecisions):
     """Cuts passages that stand elsewhere in the corpus, found with suffix arrays."""
 
     paper: ClassVar[str] = "Lee et al. 2022, ExactSubstr"
@@ -165,6 +165,13 @@ class DedupSuffixArray(DedupStep, FromFiles):
     def method(self) -> str:
         """The name of this step in decisions."""
         return "suffix-array"
+
+    def said(self, decision: Decision) -> str | None:
+        """The copies of a passage's windows may lie apart."""
+        if decision.partner_id is None or decision.kept_id is None:
+            return None
+        itself = decision.partner == decision.id
+        return f"are made of passages that stand in {'it before' if itself else decision.partner}"
 
     @property
     def of(self) -> str:

@@ -35,8 +35,7 @@ from curate.dedup.suffix_array.windows import (
     same_window,
     window_end,
 )
-from llmcurate.base.disk.files import clear_temporary, replacing, reserve, temporary_name
-from llmcurate.base.disk.safe_paths import remove
+from llmcurate.base.disk.files import clear_temporary, remove, replacing, reserve, temporary_name
 from llmcurate.base.kernels import njit
 from llmcurate.base.kernels.intrinsics import load8
 

@@ -31,8 +31,8 @@ from curate.dedup.suffix_array.windows import (
 )
 from curate.text.buffers import as_large_string, text_buffers
 from llmcurate.base.disk.database import literal
+from llmcurate.base.disk.files import remove
 from llmcurate.base.disk.process import Threads
-from llmcurate.base.disk.safe_paths import remove
 from llmcurate.base.disk.units import counted
 from llmcurate.base.kernels import njit
 

@@ -28,11 +28,11 @@ from llmcurate.base.disk.files import (
     cache_folder,
     clear_temporary,
     file_digest,
+    inside,
     replacing,
     text_digest,
     write_text,
 )
-from llmcurate.base.disk.safe_paths import inside
 from llmcurate.base.errors import RunFailed, UsageError
 
 RECORD, STARTS, IDS = "search.json", "search-starts.u64", "search-ids.arrow"
@@ -54,7 +54,7 @@ def _digest(record: dict[str, Any]) -> str:
 
 
 def _holds(path: Path, text: np.ndarray) -> bool:
-    """Whether the file is that text."""
+    """Return whether the file is that text."""
     if not path.is_file() or path.stat().st_size != len(text):
         return False
     return bool(np.array_equal(np.memmap(path, np.uint8, "r"), text))
@@ -66,7 +66,7 @@ def chunk_bytes(sort_bytes: int, most: int = _MOST) -> int:
 
 
 def is_complete(folder: Path) -> bool:
-    """Whether a whole index lies in the folder."""
+    """Return whether a whole index lies in the folder."""
     return (folder / RECORD).is_file()
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from curate.corpus.decisions import Decision
 from curate.documents.rejected import REASONS, sql_rules
 from curate.inspect.report.store import KEY, Store, opened
 from curate.run.homes import corpus_of
@@ -210,22 +211,21 @@ class Library:
         return [method, int(number)]
 
     def position(self, name: str) -> tuple[str, int] | None:
-        """Where the document with that id stands."""
+        """Return where the document with that id stands."""
         matches = self.rows("SELECT file_, row_ FROM all_rows WHERE id = ? LIMIT 1", [name])
         return (matches[0][0], matches[0][1]) if matches else None
 
-    def partners(self, name: str) -> list[dict[str, Any]]:
-        """The decisions on a document, whole ones first, as rows of decisions.parquet."""
+    def decisions(self, name: str) -> list[Decision]:
+        """The decisions on a document, whole ones first."""
         if not self.store.has_decisions:
             return []
-        names = ["method", "cluster", "kept_id", "partner_id", "similarity", "span_start"]
-        names += ["span_end", "partner_corpus"]
         rows = self.rows(
-            f"""SELECT {", ".join(names)} FROM decisions WHERE id = ?
+            """SELECT id, cluster, kept_id, partner_id, similarity, method, span_start, span_end,
+            partner_corpus FROM decisions WHERE id = ?
             ORDER BY span_start NULLS FIRST, method, cluster LIMIT 200""",
             [name],
         )
-        return [dict(zip(names, row, strict=True)) for row in rows]
+        return [Decision(*row) for row in rows]
 
     def members(self, method: str, cluster: int, beside: str) -> list[str]:
         """Other documents of a cluster, the first by a hash of their ids."""

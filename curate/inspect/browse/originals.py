@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from curate.corpus.stage_files import part_path
+from curate.corpus.manifests import part_path
 from curate.documents.edits import Edit
 from curate.run.plan import stage_folder
 from curate.steps.contracts import fitting

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 from urllib.parse import urlencode
 
+from curate.corpus.decisions import Decision
 from curate.documents.documents import CORE
 from curate.documents.edits import EDITS, Edit, edits_of
 from curate.documents.rejected import REASON_COLUMNS, Reason, reasons_of, rules_of
@@ -23,8 +24,7 @@ from curate.inspect.browse.originals import Originals, Run, replay
 from curate.inspect.report.store import Position, find_rows, read_rows
 from llmcurate.base.disk.units import format_measure
 from llmcurate.base.pages.charts import scaling
-from llmcurate.base.pages.html import ids_of, linked, plain
-from llmcurate.base.pages.templates import render, source
+from llmcurate.base.pages.html import ids_of, linked, plain, render, source
 
 
 def spoken(rule: str) -> str:
@@ -99,7 +99,7 @@ class Document:
     row: dict[str, Any]
     kept: bool
     runs: list[Run] | None
-    decisions: list[dict[str, Any]]
+    decisions: list[Decision]
     partners: dict[str, str] = field(default_factory=dict)
     title: str | None = None
 
@@ -153,7 +153,7 @@ def load(library: Library, positions: list[Position], originals: Originals) -> l
     kept = {str(p) for p in library.store.kept}
     for position in positions:
         row = rows[position]
-        document = Document(row, position[0] in kept, None, library.partners(row.get("id") or ""))
+        document = Document(row, position[0] in kept, None, library.decisions(row.get("id") or ""))
         document.title = row.get(library.title) if library.title else None
         _cuts(document, position, originals)
         _partners(document, library)
@@ -185,11 +185,11 @@ def _partners(document: Document, library: Library) -> None:
     own_id = document.row.get("id") or ""
     ids: dict[str, None] = {}
     for d in document.decisions[:20]:
-        if d["partner_id"] and d["partner_id"] != own_id and not d["partner_corpus"]:
-            ids[d["partner_id"]] = None
+        if d.partner_id and d.partner_id != own_id and not d.partner_corpus:
+            ids[d.partner_id] = None
     for d in document.decisions[:3]:
-        if d["cluster"] is not None and d["span_start"] is None and len(ids) < 3:
-            ids |= dict.fromkeys(library.members(d["method"], d["cluster"], own_id)[:3])
+        if d.cluster is not None and d.span_start is None and len(ids) < 3:
+            ids |= dict.fromkeys(library.members(d.method, d.cluster, own_id)[:3])
     chosen = list(ids)[:6]
     where = {i: library.position(i) for i in chosen}
     rows = read_rows([w for w in where.values() if w], ["text"], CHARS)

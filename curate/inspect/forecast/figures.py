@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import yaml
 
-from curate.run.funnel import rows
+from curate.run.records import funnel_rows, stages_of
 from curate.run.workspace import Workspace
 from curate.steps.contracts import Settings
 from curate.steps.recipe import Recipe
@@ -214,7 +214,7 @@ def _growth(seconds: float, documents: int, other: Growth | None) -> Growth:
 
 def _steps(record: dict[str, Any]) -> dict[str, StepFigures]:
     settings = {s["label"]: s["settings"] for s in record["steps"]}
-    funnel = {row.step: row for row in rows(record)}
+    funnel = {row.step: row for row in funnel_rows(stages_of(record))}
     steps = {}
     for stage in record["stages"]:
         for label in stage["steps"]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -21,7 +21,7 @@ from curate.run.plan import MapStage, RunPlan
 from curate.steps.contracts import CorpusStep, Settings, code_of
 from llmcurate.base.disk.units import counted, format_bytes, format_duration, format_scaled
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal.tables import table
+from llmcurate.base.terminal import table
 
 GETS_A_FILE = 2  # of parquet: its footer, its rows; at least
 
@@ -105,6 +105,10 @@ class Forecast:
     """stages in the order of the run; bytes and documents of the input; source: the run that the
     figures are from."""
 
+    JSON = (
+        "recipe", "bytes", "documents", "partitions", "workers", "source", "prices", "stages",
+        "missing", "notes", "total=totals",
+    )  # fmt: skip
     recipe: str
     bytes: int
     documents: float
@@ -121,10 +125,11 @@ class Forecast:
         values = [v for s in self.stages if (v := getattr(s, name)) is not None]
         return max(values, default=0) if name == "peak_bytes" else sum(values)
 
-    def dump(self) -> dict[str, Any]:
-        """As JSON."""
+    @property
+    def totals(self) -> dict[str, float]:
+        """The sums that JSON has."""
         names = ("cpu", "wall", "bytes_out", "peak_bytes", "objects", "gets", "cost")
-        return {**asdict(self), "total": {n: self.total(n) for n in names}}
+        return {name: self.total(name) for name in names}
 
     @property
     def at_once(self) -> int:

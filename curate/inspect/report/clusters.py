@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from curate.documents.edits import EDITS, Edit, edits_of, remaining
 from curate.inspect.report.store import KEY, Position, Store, find_rows, opened, read_rows
@@ -20,6 +19,14 @@ PASSAGE = 2_000  # characters of a passage that are shown
 ABOUT = ["url", "source", "date", "step"]
 
 
+class Part(NamedTuple):
+    """Words of the copy that stays, and of the one that went."""
+
+    stays: str
+    went: str
+    equal: bool
+
+
 @dataclass
 class Member:
     """A document, or a passage of one, in a cluster.
@@ -28,33 +35,34 @@ class Member:
     or cut. text: None where this run's files do not hold it. difference: to the copy that stays.
     """
 
+    JSON = (
+        "id", "partner_id=partner", "partner_corpus=corpus", "similarity", "span", "url?",
+        "source?", "date?", "step?", "text=excerpt!difference",
+        "same_words=difference.equal?difference", "diff?difference",
+    )  # fmt: skip
     id: str
     gone: bool
     partner: str | None = None
     corpus: str | None = None  # the earlier corpus that the partner lies in
     similarity: float | None = None
     span: tuple[int, int] | None = None
-    about: dict[str, str | datetime] = field(default_factory=dict)
+    url: str | None = None
+    source: str | None = None
+    date: str | None = None
+    step: str | None = None
     text: str | None = None
     difference: Diff | None = None
 
-    def dump(self) -> dict[str, Any]:
-        """JSON values."""
-        values = {
-            "id": self.id,
-            "partner_id": self.partner,
-            "partner_corpus": self.corpus,
-            "similarity": self.similarity,
-            "span": self.span,
-            **{k: str(v) for k, v in self.about.items()},
-        }
-        if self.difference is None:
-            return values | {"text": None if self.text is None else self.text[:EXCERPT]}
-        runs = [
-            {"stays": "".join(stays), "went": "".join(went), "equal": same}
-            for stays, went, same in self.difference.runs
-        ]
-        return values | {"same_words": self.difference.equal, "diff": runs}
+    @property
+    def diff(self) -> list[Part]:
+        """The pieces of its difference."""
+        runs = self.difference.runs if self.difference is not None else []
+        return [Part("".join(stays), "".join(went), same) for stays, went, same in runs]
+
+    @property
+    def excerpt(self) -> str | None:
+        """The beginning of its text."""
+        return None if self.text is None else self.text[:EXCERPT]
 
 
 @dataclass
@@ -62,6 +70,10 @@ class Cluster:
     """stays: None where no copy stays, or where it lies in an earlier corpus; members: the first of
     those that went, the least similar first; similarity: least, median and greatest."""
 
+    JSON = (
+        "method", "cluster=number", "size", "gone", "of", "kept_id", "similarity", "stays",
+        "members",
+    )  # fmt: skip
     method: str
     number: int
     size: int
@@ -72,33 +84,21 @@ class Cluster:
     stays: Member | None = None
     members: list[Member] = field(default_factory=list)
 
+    @property
+    def of(self) -> str:
+        """The kind of its members."""
+        return "passages" if self.passages else "documents"
+
 
 @dataclass
 class Browsed:
     """unknown: by method, what went of which no partner is known; total: clusters that fit the
     choice, of which `clusters` are the largest."""
 
+    JSON = ("total", "unknown", "clusters")
     clusters: list[Cluster]
     total: int
     unknown: dict[str, int]
-
-    def dump(self) -> dict[str, Any]:
-        """JSON values."""
-        clusters = [
-            {
-                "method": c.method,
-                "cluster": c.number,
-                "size": c.size,
-                "gone": c.gone,
-                "of": "passages" if c.passages else "documents",
-                "kept_id": c.kept_id,
-                "similarity": c.similarity,
-                "stays": c.stays.dump() if c.stays else None,
-                "members": [m.dump() for m in c.members],
-            }
-            for c in self.clusters
-        ]
-        return {"total": self.total, "unknown": self.unknown, "clusters": clusters}
 
 
 def browse(out: Path, show: int, method: str | None, least: int, members: int) -> Browsed:
@@ -207,7 +207,9 @@ def _add_texts(
             if member is None or position is None:
                 continue
             row = texts.get(position) or about[position]
-            member.about = {k: row[k] for k in ABOUT if row.get(k) is not None}
+            member.url, member.source, member.date, member.step = (
+                None if row.get(k) is None else str(row[k]) for k in ABOUT
+            )
             if member.span is None:
                 member.text = row.get("text") or ""
             elif label is not None:
@@ -299,9 +301,8 @@ def _mark_colours(marks: str) -> str:
 
 
 def _cluster_lines(nth: int, cluster: Cluster, width: int, colours: bool) -> list[str]:
-    of = "passages" if cluster.passages else "documents"
     gone = "cut" if cluster.passages else "dropped"
-    head = f"{nth}. {cluster.size:,} {of}, {cluster.gone:,} {gone}, by {cluster.method}"
+    head = f"{nth}. {cluster.size:,} {cluster.of}, {cluster.gone:,} {gone}, by {cluster.method}"
     if cluster.similarity and cluster.similarity[0] < 1:
         least, middle, most = cluster.similarity
         head += f"; similarity {least:.3f} to {most:.3f}, median {middle:.3f}"
@@ -347,12 +348,9 @@ def _about(member: Member) -> str:
         parts.append(f"similarity {member.similarity:.3f}")
     if member.corpus:
         parts.append(f"copy of {_name(member.partner or '')} in {_name(member.corpus)}")
-    for key in ("url", "source"):
-        value = member.about.get(key)
-        if value and value != member.id:
-            parts.append(_name(value))
-    if member.about.get("date") is not None:
-        parts.append(str(member.about["date"])[:10])
+    parts += [_name(name) for name in (member.url, member.source) if name and name != member.id]
+    if member.date is not None:
+        parts.append(member.date[:10])
     return ", ".join(parts)
 
 

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-from curate.inspect.report.bins import Histogram, Range, edges_of
-from curate.inspect.report.store import KEY, Store, read_rows
+from curate.inspect.report.store import KEY, Histogram, Range, Store, edges_of, read_rows
 
 PAIRS = 2  # by hash, besides the least similar one
 CHARS = 20_000  # of each text that is compared
@@ -34,11 +32,15 @@ class Method:
     members are passages, which were cut, and not whole documents, which were dropped; dropped: the
     members that went."""
 
+    JSON = (
+        "clusters", "members", "of", "dropped", "sizes", "largest", "unknown?",
+        "unknown_whole?unknown", "similarity?",
+    )  # fmt: skip
     name: str
     clusters: int = 0
     members: int = 0
     passages: bool = False
-    unknown: int = 0  # what went without a cluster: seen before, nobody knows where
+    unknown: int | None = None  # what went without a cluster: seen before, nobody knows where
     unknown_whole: int = 0  # of these, whole documents
     dropped: int = 0
     sizes: dict[int, int] = field(default_factory=dict)
@@ -48,28 +50,19 @@ class Method:
 
     @property
     def counted(self) -> bool:
-        """Whether it has anything to show."""
+        """Return whether it has anything to show."""
         return bool(self.members or self.unknown)
 
-    def dump(self) -> dict[str, Any]:
-        """As JSON values."""
-        unknown = {"unknown": self.unknown, "unknown_whole": self.unknown_whole}
-        return {
-            "clusters": self.clusters,
-            "members": self.members,
-            "of": "passages" if self.passages else "documents",
-            "dropped": self.dropped,
-            "sizes": {str(k): v for k, v in self.sizes.items()},
-            "largest": [[n, kept] for n, kept in self.largest],
-            **(unknown if self.unknown else {}),
-            **({"similarity": self.similarity.dump()} if self.similarity else {}),
-        }
+    @property
+    def of(self) -> str:
+        """The kind of its members."""
+        return "passages" if self.passages else "documents"
 
 
-def gather(store: Store) -> list[Method]:
-    """The figures of each method in decisions.parquet."""
+def gather(store: Store) -> dict[str, Method]:
+    """The figures of each method in decisions.parquet, by name."""
     if not store.has_decisions:
-        return []
+        return {}
     # A member went if it has a partner, or if no copy stays.
     store.db.execute(
         """CREATE OR REPLACE TEMP TABLE clusters AS
@@ -88,7 +81,7 @@ def gather(store: Store) -> list[Method]:
             FROM clusters WHERE method = ?""",
             [name],
         )
-        method = Method(name, clusters, members, spans > 0, unknown, whole, gone)
+        method = Method(name, clusters, members, spans > 0, unknown or None, whole, gone)
         for size, n in store.rows(
             "SELECT size, count(*) FROM clusters WHERE method = ? GROUP BY size ORDER BY size",
             [name],
@@ -103,7 +96,7 @@ def gather(store: Store) -> list[Method]:
         _similarities(store, method)
         methods.append(method)
     _pairs(store, methods)
-    return methods
+    return {method.name: method for method in methods}
 
 
 def _similarities(store: Store, method: Method) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -15,18 +15,25 @@ from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run, run_here
 from curate.documents.limits import Limit, limits_of
 from curate.engines.base import cpu_seconds
-from curate.inspect.report import duplicates, freshness, kept, languages, rules
+from curate.inspect.report import documents, duplicates, rules
+from curate.inspect.report.documents import LEAST, Ages, Kept, OptOuts, Source, Unsure
 from curate.inspect.report.duplicates import SIZES, Method
-from curate.inspect.report.freshness import Ages, OptOuts, Source
-from curate.inspect.report.kept import Kept
-from curate.inspect.report.languages import LEAST, Unsure
 from curate.inspect.report.rules import Example, RuleFigures
 from curate.inspect.report.store import opened
-from curate.inspect.results import values
 from curate.mix.table import unit_text
-from curate.run import funnel
-from curate.run.outcome import Outcome
-from curate.run.records import driver_costs, record, write_corrupt, write_record
+from curate.run.records import (
+    Outcome,
+    driver_costs,
+    eval_scores,
+    funnel_rows,
+    json_of,
+    product_line,
+    reasons,
+    record,
+    stages_of,
+    write_corrupt,
+    write_record,
+)
 from curate.steps.registry import facts
 from llmcurate.base.disk.files import write_text
 from llmcurate.base.disk.units import (
@@ -38,35 +45,28 @@ from llmcurate.base.disk.units import (
     format_percent,
     format_scaled,
 )
+from llmcurate.base.messages import json_values
 from llmcurate.base.pages.html import percent, plain
-from llmcurate.base.pages.templates import render as render_template
+from llmcurate.base.pages.html import render as render_template
 
 
 @dataclass
 class Figures:
-    """Everything that is counted."""
+    """Everything that is counted. unsure: by language."""
 
+    JSON = (
+        "rules.rules", "rules.overlap", "measures=rules.others", "duplicates", "ages?",
+        "freshness?", "opt_outs?", "kept.languages", "kept.domains", "kept.lengths?", "unsure?",
+    )  # fmt: skip
     rules: RuleFigures = field(default_factory=RuleFigures)
     examples: dict[str, list[Example]] = field(default_factory=dict)
-    duplicates: list[Method] = field(default_factory=list)
+    duplicates: dict[str, Method] = field(default_factory=dict)
     kept: Kept = field(default_factory=Kept)
-    unsure: list[Unsure] = field(default_factory=list)
+    unsure: dict[str, Unsure] = field(default_factory=dict)
     lost: list[str] = field(default_factory=list)  # lines on rules that drop most of a language
     ages: Ages | None = None
     freshness: list[Source] = field(default_factory=list)
     opt_outs: OptOuts | None = None
-
-    def dump(self) -> dict[str, Any]:
-        """As JSON values, without texts."""
-        return {
-            **self.rules.dump(),
-            "duplicates": {m.name: m.dump() for m in self.duplicates},
-            **({"ages": values(self.ages)} if self.ages else {}),
-            **({"freshness": values(self.freshness)} if self.freshness else {}),
-            **({"opt_outs": values(self.opt_outs)} if self.opt_outs else {}),
-            **self.kept.dump(),
-            **({"unsure": {u.lang: u.dump() for u in self.unsure}} if self.unsure else {}),
-        }
 
 
 def gather(
@@ -87,16 +87,16 @@ def gather(
     with opened(out, threads=threads, run=run, group_bytes=sizes.report_bytes) as store:
         if store is None:
             return figures
-        figures.kept = kept.gather(store)
+        figures.kept = documents.gather(store)
         figures.rules = rules.gather(store, limits, figures.kept.main_language)
         figures.examples = rules.gather_examples(store, figures.rules.rules)
         figures.duplicates = duplicates.gather(store)
-        figures.unsure = languages.gather(store)
-        figures.lost = languages.lost(store, steps)
+        figures.unsure = documents.unsure_languages(store)
+        figures.lost = documents.lost(store, steps)
         if by_date:
-            figures.ages = freshness.ages_of(store)
-        figures.freshness = freshness.of_corpus(store)
-        figures.opt_outs = freshness.opt_outs(store)
+            figures.ages = documents.ages_of(store)
+        figures.freshness = documents.freshness_of(store)
+        figures.opt_outs = documents.opt_outs(store)
     return figures
 
 
@@ -157,7 +157,7 @@ class RunPage:
             least_score=LEAST,
             about={"read": "What the reader refused.", "engine": "Set aside by the engine."}
             | about,
-            steps=funnel.rows(self.record) if "totals" in self.record else [],
+            steps=funnel_rows(stages_of(self.record)) if "totals" in self.record else [],
             **FUNCTIONS,
             **more,
         )
@@ -214,7 +214,7 @@ class RunPage:
                 size = stage.get("worked", {}).get(label, 0)
                 before = times.get(label, (0.0, 0))
                 times[label] = (before[0] + seconds, before[1] + size)
-        steps = [row.step for row in funnel.rows(self.record) if row.seconds]
+        steps = [row.step for row in funnel_rows(stages_of(self.record)) if row.seconds]
         order = {label: i for i, label in enumerate(["read", *steps])}
         order |= {f"{step}: deciding": order[step] for step in steps}
         return [
@@ -351,7 +351,7 @@ def _finite(value: Any) -> bool:
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
-        by_count, expert_shares, funnel.eval_scores, funnel.product_line, funnel.reasons,
+        by_count, expert_shares, eval_scores, product_line, reasons,
         largest_groups, left_out, points, product_values, similarity_meaning, size_range,
         training_values, unit_text,
     )
@@ -391,18 +391,16 @@ def _write_records(outcome: Outcome, figures: Figures | None, notices: list[str]
     text = yaml.safe_dump(resolved, sort_keys=False, allow_unicode=True)
     write_text(outcome.home / "recipe.yaml", text)
     write_corrupt(outcome)
-    data = record(outcome)
-    data["notices"] += notices
-    if figures is not None:
-        data["figures"] = figures.dump()
+    content = record(outcome)
+    content.notices.extend(notices)
+    content = replace(content, figures=json_values(figures) if figures is not None else None)
     try:
-        html = RunPage(data, figures or Figures()).render()
+        html = RunPage(json_of(content), figures or Figures()).render()
     except Exception as error:
-        data["notices"].append(f"the report could not be written: {_line(error)}")
-        html = render_template("report_failed.html", record=data)
+        content.notices.append(f"the report could not be written: {_line(error)}")
+        html = render_template("report_failed.html", record=json_of(content))
     outcome.driver["report"] += cpu_seconds() - began
-    data["driver"] = driver_costs(outcome)
-    write_record(outcome.home / "run.json", data)
+    write_record(outcome.home / "run.json", replace(content, driver=driver_costs(outcome)))
     write_text(outcome.home / "report.html", html)
 
 

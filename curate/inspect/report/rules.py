@@ -19,8 +19,19 @@ import numpy as np
 
 from curate.documents.limits import Limit
 from curate.documents.rejected import REASONS, SQL_FIRST_RULE, rules_of, sql_reasons, sql_rules
-from curate.inspect.report.bins import Histogram, Range, edges_of, fill, ranges
-from curate.inspect.report.store import KEY, KEY_MOST, FilesTask, Store, of_group, read_rows
+from curate.inspect.report.store import (
+    KEY,
+    KEY_MOST,
+    FilesTask,
+    Histogram,
+    Range,
+    Store,
+    edges_of,
+    fill,
+    of_group,
+    ranges,
+    read_rows,
+)
 from llmcurate.base.disk.database import arrow_batches, literal, quoted
 from llmcurate.base.messages import Message
 
@@ -34,6 +45,10 @@ class Rule:
     """One rule's figures. above: it marks values over its threshold (None: not known); language:
     the one that the threshold holds in, where others have others."""
 
+    JSON = (
+        "marked", "first", "only", "threshold?", "above?threshold", "language?", "least?",
+        "most?least", "column?", "histogram?",
+    )  # fmt: skip
     name: str
     marked: int
     first: int = 0
@@ -52,39 +67,27 @@ class Rule:
         """The step it is of."""
         return self.name.partition(".")[0]
 
-    def dump(self) -> dict[str, Any]:
-        """As JSON values; `histogram` counts all measured documents, `marked` this rule's."""
-        limit = {"threshold": self.threshold, "above": self.above}
-        histogram = {}
-        if self.all is not None and self.own is not None:
-            histogram = {"histogram": self.all.dump() | {"marked": self.own.counts.tolist()}}
-        return {
-            **{"marked": self.marked, "first": self.first, "only": self.only},
-            **(limit if self.threshold is not None else {}),
-            **({"language": self.language} if self.language is not None else {}),
-            **({"least": self.least, "most": self.most} if self.least is not None else {}),
-            **({"column": self.column} if self.column is not None else {}),
-            **histogram,
-        }
+    @property
+    def histogram(self) -> Histogram | None:
+        """All measured documents, and those that this rule marked."""
+        return self.all.marking(self.own) if self.all is not None and self.own is not None else None
 
 
 @dataclass
 class RuleFigures:
     """Of all rules; pairs: how many documents two rules mark together."""
 
+    JSON = ("rules", "overlap", "measures=others")
     rules: dict[str, Rule] = field(default_factory=dict)
     pairs: dict[tuple[str, str], int] = field(default_factory=dict)
     others: dict[str, Histogram] = field(default_factory=dict)  # measured, but by no rule's limit
     ranges: dict[str, Range] = field(default_factory=dict)
 
-    def dump(self) -> dict[str, Any]:
-        """As JSON values, the most frequent first."""
+    @property
+    def overlap(self) -> list[tuple[str, str, int]]:
+        """Two rules, and documents that both mark: the most frequent first."""
         ordered = sorted(self.pairs.items(), key=lambda item: (-item[1], item[0]))
-        return {
-            "rules": {n: r.dump() for n, r in self.rules.items()},
-            "overlap": [[a, b, n] for (a, b), n in ordered[:MOST_PAIRS]],
-            "measures": {n: h.dump() for n, h in self.others.items()},
-        }
+        return [(a, b, n) for (a, b), n in ordered[:MOST_PAIRS]]
 
 
 def gather(
@@ -121,9 +124,8 @@ def gather(
         limit = limits[name]
         if limit.column in store.columns:
             rule.column = limit.column
-        if limit.by_lang is not None:
-            theirs = limit.by_lang.of(main_language)
-            threshold = limit.threshold if theirs is None else theirs
+        if limit.by_lang:
+            threshold = limit.of(main_language)
             if threshold is not None and np.isfinite(threshold):
                 rule.threshold, rule.language = float(threshold), main_language
         if rule.threshold is not None and rule.above is None:
@@ -236,7 +238,7 @@ def _find_columns(store: Store, rules: dict[str, Rule], kept: dict[str, Range]) 
 
 
 def _apart(rule: Rule, kept: Range) -> bool:
-    """Whether the kept documents' values lie beside those that the rule marked."""
+    """Return whether the kept documents' values lie beside those that the rule marked."""
     if not kept.count or rule.least is None or rule.most is None:
         return True
     return kept.most <= rule.least or kept.least >= rule.most
@@ -394,21 +396,13 @@ def gather_examples(store: Store, rules: dict[str, Rule]) -> dict[str, list[Exam
         chosen.setdefault(name, []).append((document, (value, threshold, detail)))
     where = store.find((i for documents in chosen.values() for i, _ in documents), gone=True)
     rows = read_rows(where.values(), ["id", "url", "text", REASONS], EXCERPT + 1)
-    return {
-        name: [_example(name, rows[where[i]], *why) for i, why in documents]
-        for name, documents in chosen.items()
-    }
-
-
-def _example(
-    name: str,
-    row: dict[str, Any],
-    value: float | None,
-    threshold: float | None,
-    detail: str | None,
-) -> Example:
-    others = rules_of(row)
-    also = tuple(o for o in others if o != name)
-    return Example(
-        row["id"] or "", row.get("url"), row.get("text") or "", value, threshold, detail, also
-    )
+    examples: dict[str, list[Example]] = {}
+    for name, documents in chosen.items():
+        for document, why in documents:
+            row = rows[where[document]]
+            also = tuple(other for other in rules_of(row) if other != name)
+            text = row.get("text") or ""
+            value, threshold, detail = why
+            example = Example(row["id"] or "", row.get("url"), text, value, threshold, detail, also)
+            examples.setdefault(name, []).append(example)
+    return examples

@@ -1,4 +1,4 @@
-"""The store of a run: corpus, rejected documents and decisions as DuckDB views and as files.
+"""The store of a run: its documents and decisions as DuckDB views and as files, and histograms.
 
 Figures are pieces, made of groups of files and then merged: a query's rows over each group
 (`Store.pieces`), or a function of each group's files (`Store.map`). Of a small run there is one
@@ -8,9 +8,10 @@ they come, so that figures are the same for any number of groups and of workers.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from types import NoneType
@@ -23,7 +24,6 @@ import pyarrow.parquet as pq
 
 from curate.corpus.sketches import R, Run, run_here
 from curate.documents.rejected import REASON_COLUMNS, SQL_COLUMNS
-from curate.inspect.report.bins import numeric_columns
 from curate.run.homes import Corpus, corpus_of
 from llmcurate.base.disk.database import literal, paths_literal, scratch_database
 from llmcurate.base.disk.files import replacing
@@ -369,35 +369,192 @@ def read_rows(
     by_file: dict[str, list[int]] = {}
     for path, row in positions:
         by_file.setdefault(path, []).append(row)
-    rows: dict[Position, dict[str, Any]] = {}
+    return dict(_rows_at(by_file, columns, most_chars))
+
+
+def _rows_at(
+    by_file: dict[str, list[int]], columns: list[str], most_chars: int
+) -> Iterator[tuple[Position, dict[str, Any]]]:
     for path in sorted(by_file):
         with pq.ParquetFile(path) as file:
             stored = set(file.schema_arrow.names)
             have = [name for name in columns if name in stored]
             start = 0
             for group in range(file.num_row_groups):
-                size = file.metadata.row_group(group).num_rows
-                inside = sorted({r - start for r in by_file[path] if start <= r < start + size})
+                stop = start + file.metadata.row_group(group).num_rows
+                inside = sorted({row for row in by_file[path] if start <= row < stop})
                 if inside:
-                    for row, values in _group_rows(file, group, inside, have, most_chars):
-                        rows[path, start + row] = values
-                start += size
-    return rows
-
-
-def _group_rows(
-    file: pq.ParquetFile, group: int, inside: list[int], columns: list[str], most_chars: int
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    at = 0
-    for batch in file.iter_batches(200, row_groups=[group], columns=columns, use_threads=False):
-        for row in inside:
-            if at <= row < at + batch.num_rows:
-                yield row, {n: _cut(batch[n][row - at], most_chars) for n in columns}
-        at += batch.num_rows
-        if at > inside[-1]:
-            return
+                    batches = file.iter_batches(
+                        200, row_groups=[group], columns=have, use_threads=False
+                    )
+                    for batch in batches:
+                        end = start + batch.num_rows
+                        for row in (row for row in inside if start <= row < end):
+                            values = {n: _cut(batch[n][row - start], most_chars) for n in have}
+                            yield (path, row), values
+                        start = end
+                        if start > inside[-1]:
+                            break
+                start = stop
 
 
 def _cut(value: pa.Scalar, most_chars: int) -> Any:
     plain = value.as_py()
     return plain[:most_chars] if isinstance(plain, str) else plain
+
+
+# Histograms of numeric columns: edges from a column's range, counts by streaming over files.
+BINS = 40
+NEAR = 15  # a histogram ends at so many times a limit
+BATCH_ROWS = 50_000
+
+
+@dataclass
+class Range:
+    """What is known of a column after a first pass; values that are not finite do not count."""
+
+    integer: bool
+    count: int = 0
+    least: float = math.inf
+    most: float = -math.inf
+    total: float = 0.0
+
+    def add(self, values: np.ndarray) -> None:
+        """Takes in finite values: float64[n]."""
+        if len(values):
+            self.count += len(values)
+            self.least = min(self.least, float(values.min()))
+            self.most = max(self.most, float(values.max()))
+            self.total += float(values.sum())
+
+    def join(self, other: Range) -> None:
+        """Takes in what is known of other documents."""
+        self.count += other.count
+        self.least, self.most = min(self.least, other.least), max(self.most, other.most)
+        self.total += other.total
+
+
+@dataclass
+class Histogram:
+    """Bins being filled. marked: documents by bin, of those that a rule marks or that went."""
+
+    JSON = ("scale", "edges", "counts", "open?", "marked?")
+    edges: np.ndarray
+    scale: str
+    open: bool = False  # the last bin holds larger values too
+    counts: np.ndarray = field(init=False)
+    marked: np.ndarray | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self.counts = np.zeros(len(self.edges) - 1, np.int64)
+
+    def add(self, values: np.ndarray) -> None:
+        """Takes in finite values: float64[n]; those outside go into the outermost bins."""
+        if len(values):
+            at = np.searchsorted(self.edges, values, "right") - 1
+            self.counts += np.bincount(
+                np.clip(at, 0, len(self.counts) - 1), minlength=len(self.counts)
+            )
+
+    def marking(self, part: Histogram) -> Histogram:
+        """The same bins, with those of some of the documents."""
+        both = Histogram(self.edges, self.scale, self.open)
+        both.counts, both.marked = self.counts, part.counts
+        return both
+
+
+def edges_of(span: Range, thresholds: Iterable[float] = ()) -> Histogram:
+    """Bins that hold the column's values and the thresholds drawn beside them."""
+    limits = [t for t in thresholds if math.isfinite(t)]
+    low, high = min([span.least, *limits]), max([span.most, *limits])
+    if not (math.isfinite(low) and math.isfinite(high)):
+        low, high = 0.0, 1.0
+    # A limit that no value comes near (100,000 words) would squeeze the values into one bin.
+    if limits and span.count and span.most > 0 and high > 20 * span.most:
+        high = span.most
+    if span.integer and high - low < BINS:
+        return Histogram(np.arange(math.floor(low), math.ceil(high) + 2) - 0.5, "linear")
+    if low >= 0 and high > 50 and high > 20 * max(low, 1):
+        points = 10 ** np.linspace(math.log10(1 + low), math.log10(1 + high), BINS + 1) - 1
+        if span.integer:
+            points = np.unique(np.round(points)) - 0.5
+            points[-1] = high + 0.5
+        return Histogram(points, "log")
+    if 0 <= low < high / 2:
+        low = 0.0
+    # A limit near 0 (1 % of the characters) would lie inside of the first bin.
+    near = bool(limits) and low >= 0 and 0 < max(limits) < high / NEAR
+    if near:
+        high = NEAR * max(limits)
+    step = _round_step((high - low) / BINS) if high > low else 1.0
+    start = math.floor(low / step + 1e-9)
+    stop = max(start + 1, math.ceil(high / step - 1e-9))
+    return Histogram(np.arange(start, stop + 1) * step, "linear", near)
+
+
+def _round_step(step: float) -> float:
+    """The next 1, 2, 2.5 or 5 times a power of ten."""
+    power = 10.0 ** math.floor(math.log10(step))
+    return next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= step * (1 - 1e-9))
+
+
+def numeric_columns(schema: pa.Schema, hidden: Iterable[str] = ()) -> dict[str, bool]:
+    """Numeric columns of a file: name -> whether it holds whole numbers."""
+    skip = set(hidden)
+    return {
+        f.name: pa.types.is_integer(f.type)
+        for f in schema
+        if (pa.types.is_integer(f.type) or pa.types.is_floating(f.type)) and f.name not in skip
+    }
+
+
+def finite(column: pa.ChunkedArray | pa.Array) -> np.ndarray:
+    """float64[n]: the values that are neither null nor infinite nor not a number."""
+    values = column.drop_null().to_numpy().astype(np.float64, copy=False)
+    return values[np.isfinite(values)]
+
+
+def columns_of(paths: Iterable[Path], names: Iterable[str]) -> Iterator[pa.RecordBatch]:
+    """The files' batches with those of the columns that a file has."""
+    chosen = list(names)
+    for path in paths:
+        with pq.ParquetFile(path) as file:
+            stored = set(file.schema_arrow.names)
+            have = [name for name in chosen if name in stored]
+            if have:
+                yield from file.iter_batches(BATCH_ROWS, columns=have, use_threads=False)
+
+
+def ranges(paths: Sequence[Path], columns: dict[str, bool], threads: int = 1) -> dict[str, Range]:
+    """The range of each column over all files."""
+
+    def of(path: Path) -> dict[str, Range]:
+        spans = {name: Range(integer) for name, integer in columns.items()}
+        for batch in columns_of([path], columns):
+            for name in batch.schema.names:
+                spans[name].add(finite(batch[name]))
+        return spans
+
+    joined = {name: Range(integer) for name, integer in columns.items()}
+    for spans in in_order(of, paths, threads):
+        for name, span in spans.items():
+            joined[name].join(span)
+    return joined
+
+
+def fill(paths: Sequence[Path], bins: dict[str, list[Histogram]], threads: int = 1) -> None:
+    """Counts the files' values into each column's histograms."""
+
+    def of(path: Path) -> dict[str, list[Histogram]]:
+        filled = {n: [Histogram(h.edges, h.scale) for h in own] for n, own in bins.items()}
+        for batch in columns_of([path], bins):
+            for name in batch.schema.names:
+                values = finite(batch[name])
+                for histogram in filled[name]:
+                    histogram.add(values)
+        return filled
+
+    for filled in in_order(of, paths, threads):
+        for name, own in filled.items():
+            for histogram, counted in zip(bins[name], own, strict=True):
+                histogram.counts += counted.counts

@@ -18,8 +18,8 @@ from curate.inspect.whatif.question import Question, ask
 from curate.run.driver import run_planned
 from curate.run.ledger import Ledger
 from curate.run.messages import Specification
-from curate.run.outcome import Options, Outcome
 from curate.run.plan import plan_run, stage_folder
+from curate.run.records import Options, Outcome
 from llmcurate.base.errors import UsageError
 
 

@@ -22,15 +22,15 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.inspect.report.bins import Range, edges_of
 from curate.inspect.report.page import bytes_a_token
+from curate.inspect.report.store import Range, edges_of
 from curate.inspect.whatif.question import READER, Question, Rule, ask
 from curate.inspect.whatif.scores import THREADS, Scores, read
 from curate.inspect.whatif.verdicts import Decider, Verdicts
@@ -42,15 +42,17 @@ from llmcurate.base.disk.units import counted
 @dataclass(frozen=True)
 class Resolved:
     """A step that decides over other documents now. admitted, gone: documents that reach it, or
-    do not, unlike before, at most; displaced, returned: (least, most) documents; of: how many it
-    kept, and how many it dropped, that still reach it. displaced_bytes, returned_bytes: most."""
+    do not, unlike before, at most; displaced, returned: (least, most) documents; kept, dropped: by
+    it, of those that still reach it. displaced_bytes, returned_bytes: most."""
 
+    JSON = ("step", "admitted", "gone", "kept", "displaced", "dropped", "returned")
     step: str
     admitted: int
     gone: int
     displaced: tuple[int, int]
     returned: tuple[int, int]
-    of: tuple[int, int]
+    kept: int
+    dropped: int
     displaced_bytes: int
     returned_bytes: int
 
@@ -130,7 +132,8 @@ def _bounds(
         gone,
         (0, displaced),
         (0 if new else least, returned),
-        (passed, marked),
+        passed,
+        marked,
         _largest(size[of.passed], displaced),
         _largest(size[rows], returned),
     )
@@ -236,21 +239,31 @@ BLOCK = 1 << 16  # rows
 
 @dataclass(frozen=True)
 class Amount:
-    """Documents and bytes of their texts."""
+    """Documents, bytes of their texts and tokens."""
 
     documents: int
     bytes: int
+    tokens: int
 
-    def dump(self, ratio: float) -> dict[str, int]:
-        """As JSON values, with tokens."""
-        tokens = round(self.bytes / ratio)
-        return {"documents": self.documents, "bytes": self.bytes, "tokens": tokens}
+
+@dataclass(frozen=True)
+class Amounts:
+    """Amounts at a ratio of bytes a token."""
+
+    ratio: float
+
+    def __call__(self, documents: float, size: float) -> Amount:
+        return Amount(int(documents), int(size), round(int(size) / self.ratio))
 
 
 @dataclass(frozen=True)
 class Point:
     """What is kept at a threshold, all other rules as asked; unmeasured ones come on top."""
 
+    JSON = (
+        "threshold", "kept.documents", "kept.bytes", "kept.tokens",
+        "unmeasured=unmeasured.documents",
+    )  # fmt: skip
     threshold: float
     kept: Amount
     unmeasured: Amount
@@ -261,6 +274,10 @@ class RuleFigures:
     """alone: what only this rule holds back; marks: documents that it fails. rule: None where no
     stored column and threshold decide it."""
 
+    JSON = (
+        "marks", "alone", "rule.setting?rule", "rule.column?rule", "was=rule.was.threshold?rule",
+        "now=rule.now.threshold?rule", "rule.now.above?rule", "curve?rule",
+    )  # fmt: skip
     name: str
     marks: int
     alone: Amount
@@ -278,10 +295,31 @@ class Language:
     unmeasured: Amount
 
 
+class Bounded(NamedTuple):
+    """Documents kept at least, by the stored marks, and at most; those never measured."""
+
+    least: Amount
+    by_stored_marks: Amount
+    most: Amount
+    unmeasured: Amount
+
+
+class Changed(NamedTuple):
+    """A setting of the run, and what it would be."""
+
+    was: Any
+    now: Any
+
+
 @dataclass(frozen=True)
 class Answer:
     """Everything that is said; lost, gained: documents kept before or now alone."""
 
+    JSON = (
+        "question.out", "changes", "documents", "before", "after=bounded", "gained", "lost",
+        "bytes_a_token", "tokens_measured=measured_ratio", "rules=named_rules", "overlap=pairs",
+        "languages", "resolved", "measured_again", "notes",
+    )  # fmt: skip
     question: Question
     ratio: float
     measured_ratio: bool
@@ -297,6 +335,11 @@ class Answer:
     resolved: list[Resolved]
     notes: list[str]
 
+    @property
+    def bytes_a_token(self) -> float:
+        """The ratio, with four digits."""
+        return round(self.ratio, 4)
+
     def bounds(self) -> tuple[Amount, Amount]:
         """The least and most that a run with these settings keeps, where dedups may decide
         otherwise, and documents were never measured."""
@@ -305,75 +348,38 @@ class Answer:
                                     strict=True)] or [0, 0]  # fmt: skip
         back = [sum(x) for x in zip(*((r.returned[1], r.returned_bytes) for r in self.resolved),
                                     strict=True)] or [0, 0]  # fmt: skip
-        least = Amount(max(0, after.documents - gone[0]), max(0, after.bytes - gone[1]))
-        most = Amount(
+        amount = Amounts(self.ratio)
+        least = amount(max(0, after.documents - gone[0]), max(0, after.bytes - gone[1]))
+        most = amount(
             after.documents + more.documents + back[0], after.bytes + more.bytes + back[1]
         )
         return least, most
 
-    def dump(self) -> dict[str, Any]:
-        """As JSON values."""
-        ratio = self.ratio
+    @property
+    def bounded(self) -> Bounded:
+        """The documents kept now, between their bounds."""
         least, most = self.bounds()
-        return {
-            "out": str(self.question.out),
-            "changes": {n: {"was": a, "now": b} for n, (a, b) in self.question.changes.items()},
-            "documents": self.documents,
-            "before": self.before.dump(ratio),
-            "after": {
-                "least": least.dump(ratio),
-                "by_stored_marks": self.after.dump(ratio),
-                "most": most.dump(ratio),
-                "unmeasured": self.unmeasured.dump(ratio),
-            },
-            "gained": self.gained.dump(ratio),
-            "lost": self.lost.dump(ratio),
-            "bytes_a_token": round(ratio, 4),
-            "tokens_measured": self.measured_ratio,
-            "rules": {r.name: self._rule(r) for r in self.rules},
-            "overlap": [[a, b, n] for (a, b), n in self.overlap.items()],
-            "languages": {
-                name: {
-                    "before": x.before.dump(ratio),
-                    "after": x.after.dump(ratio),
-                    "unmeasured": x.unmeasured.dump(ratio),
-                }
-                for name, x in self.languages.items()
-            },
-            "resolved": [
-                {
-                    "step": r.step,
-                    "admitted": r.admitted,
-                    "gone": r.gone,
-                    "kept": r.of[0],
-                    "displaced": list(r.displaced),
-                    "dropped": r.of[1],
-                    "returned": list(r.returned),
-                }
-                for r in self.resolved
-            ],
-            "measured_again": {n: why for n, (_, why) in self.question.again.items()},
-            "notes": self.notes,
-        }
+        return Bounded(least, self.after, most, self.unmeasured)
 
-    def _rule(self, figures: RuleFigures) -> dict[str, Any]:
-        share = {"marks": figures.marks, "alone": figures.alone.dump(self.ratio)}
-        rule = figures.rule
-        if rule is None:
-            return share
-        return share | {
-            "setting": rule.setting,
-            "column": rule.column(),
-            "was": rule.was.threshold,
-            "now": rule.now.threshold,
-            "above": rule.now.above,
-            "curve": [
-                {"threshold": p.threshold}
-                | p.kept.dump(self.ratio)
-                | {"unmeasured": p.unmeasured.documents}
-                for p in figures.curve
-            ],
-        }
+    @property
+    def changes(self) -> dict[str, Changed]:
+        """The settings that differ from those of the run."""
+        return {name: Changed(*values) for name, values in self.question.changes.items()}
+
+    @property
+    def named_rules(self) -> dict[str, RuleFigures]:
+        """The rules by name."""
+        return {figures.name: figures for figures in self.rules}
+
+    @property
+    def pairs(self) -> list[tuple[str, str, int]]:
+        """Two rules, and documents that both fail."""
+        return [(a, b, n) for (a, b), n in self.overlap.items()]
+
+    @property
+    def measured_again(self) -> dict[str, str]:
+        """Settings that stored scores do not decide, and why."""
+        return {name: why for name, (_, why) in self.question.again.items()}
 
 
 def answer(out: Path, sets: tuple[str, ...] = ()) -> Answer:
@@ -384,11 +390,12 @@ def answer(out: Path, sets: tuple[str, ...] = ()) -> Answer:
     now = decider.decide()
     was = np.arange(len(scores)) < scores.kept
     ratio, measured = bytes_a_token(question.record)
+    amount = Amounts(ratio)
     kept, unmeasured = now.kept, now.unmeasured
     others = resolved(question, decider, now)
 
     def of(mask: np.ndarray) -> Amount:
-        return Amount(int(np.count_nonzero(mask)), int(scores.bytes[mask].sum()))
+        return amount(int(np.count_nonzero(mask)), scores.bytes[mask].sum())
 
     return Answer(
         question,
@@ -400,33 +407,37 @@ def answer(out: Path, sets: tuple[str, ...] = ()) -> Answer:
         of(unmeasured),
         of(kept & ~was),
         of(was & ~kept),
-        _rules(question, decider, now),
+        _rules(question, decider, now, amount),
         _overlap(now),
-        _languages(scores, was, kept, unmeasured),
+        _languages(scores, (was, kept, unmeasured), amount),
         others,
         _notes(question, now, others),
     )
 
 
-def _rules(question: Question, decider: Decider, now: Verdicts) -> list[RuleFigures]:
+def _rules(
+    question: Question, decider: Decider, now: Verdicts, amount: Amounts
+) -> list[RuleFigures]:
     """Rules of thresholds in the order of the steps, then all others."""
     limited = {r.name: r for r in question.rules if r.name in decider.trusted}
     names = [*limited, *(n for n in now.fails if n not in limited)]
     with ThreadPoolExecutor(THREADS) as pool:  # numpy works outside of Python's lock
-        return list(pool.map(lambda n: _rule(n, limited.get(n), decider, now), names))
+        return list(pool.map(lambda n: _rule(n, limited.get(n), decider, now, amount), names))
 
 
-def _rule(name: str, rule: Rule | None, decider: Decider, now: Verdicts) -> RuleFigures:
+def _rule(
+    name: str, rule: Rule | None, decider: Decider, now: Verdicts, amount: Amounts
+) -> RuleFigures:
     fails = now.fails.get(name)
-    curve, scale = _curve(rule, decider, now) if rule else ([], "linear")
+    curve, scale = _curve(rule, decider, now, amount) if rule else ([], "linear")
     if fails is None:  # off
-        return RuleFigures(name, 0, Amount(0, 0), rule, curve, scale)
+        return RuleFigures(name, 0, amount(0, 0), rule, curve, scale)
     alone = np.flatnonzero((now.number == 1) & fails)
-    share = Amount(len(alone), int(now.scores.bytes[alone].sum()))
+    share = amount(len(alone), now.scores.bytes[alone].sum())
     return RuleFigures(name, int(np.count_nonzero(fails)), share, rule, curve, scale)
 
 
-def _curve(rule: Rule, decider: Decider, now: Verdicts) -> tuple[list[Point], str]:
+def _curve(rule: Rule, decider: Decider, now: Verdicts, amount: Amounts) -> tuple[list[Point], str]:
     """What is kept at 40 thresholds and at the old and new one, and on which scale they lie."""
     limit, column = rule.now, now.scores.columns[rule.column()]
     if not limit.setting:
@@ -438,7 +449,7 @@ def _curve(rule: Rule, decider: Decider, now: Verdicts) -> tuple[list[Point], st
     points, scale = spread
     counted = _passing(rule, decider, now, points)
     table = [
-        Point(float(t), Amount(int(a), int(b)), Amount(int(c), int(d)))
+        Point(float(t), amount(a, b), amount(c, d))
         for t, a, b, c, d in zip(points, *counted, strict=True)
     ]
     return table, scale
@@ -521,14 +532,15 @@ _ONES = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1).sum(1).as
 
 
 def _languages(
-    scores: Scores, was: np.ndarray, kept: np.ndarray, unmeasured: np.ndarray
+    scores: Scores, masks: tuple[np.ndarray, np.ndarray, np.ndarray], amount: Amounts
 ) -> dict[str, Language]:
-    """The most frequent labels; nothing where no document has one."""
+    """The most frequent labels; nothing where no document has one. masks: of documents that were
+    kept, that are, and that would be measured."""
     if not scores.langs:
         return {}
     names = ["(none)", *scores.langs]
     counted = []
-    for mask in (was, kept, unmeasured):
+    for mask in masks:
         at = scores.lang[mask] + 1
         documents = np.bincount(at, minlength=len(names))
         size = np.bincount(at, scores.bytes[mask], minlength=len(names)).astype(np.int64)
@@ -536,7 +548,7 @@ def _languages(
     count = np.bincount(scores.lang + 1, minlength=len(names))
     order = sorted(range(len(names)), key=lambda i: (-int(count[i]), names[i]))
     return {
-        names[i]: Language(*(Amount(int(d[i]), int(b[i])) for d, b in counted))
+        names[i]: Language(*(amount(d[i], b[i]) for d, b in counted))
         for i in order[:MOST_LANGS]
         if count[i]
     }
@@ -554,8 +566,8 @@ def _notes(question: Question, now: Verdicts, others: list[Resolved]) -> list[st
     for step in others:
         notes.append(
             f"{step.step} decides over other documents now: {step.admitted:,} more may reach it,"
-            f" {step.gone:,} no longer do. Its marks are taken as they were; of the {step.of[0]:,}"
-            f" others that it kept {_range(step.displaced)} may go, of the {step.of[1]:,} that it"
+            f" {step.gone:,} no longer do. Its marks are taken as they were; of the {step.kept:,}"
+            f" others that it kept {_range(step.displaced)} may go, of the {step.dropped:,} that it"
             f" dropped {_range(step.returned)} come back; --apply resolves it again"
         )
     notes += question.corpus.notes

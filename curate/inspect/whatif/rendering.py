@@ -7,9 +7,8 @@ from typing import Any
 
 from curate.inspect.whatif.figures import Answer, Language, Point, RuleFigures
 from llmcurate.base.disk.units import counted, format_bytes, format_measure, format_short
-from llmcurate.base.pages.html import plain
-from llmcurate.base.pages.templates import render
-from llmcurate.base.terminal.tables import table
+from llmcurate.base.pages.html import plain, render
+from llmcurate.base.terminal import table
 
 MOST_RULES = 40  # in the terminal
 PAGE_RULES = 60  # curves on the page
@@ -220,7 +219,7 @@ def _totals(answer: Answer) -> list[tuple[str, str]]:
 
 
 def _bends(figures: RuleFigures) -> bool:
-    """Whether some limit keeps other documents than the next one."""
+    """Return whether some limit keeps other documents than the next one."""
     return len({(p.kept.documents, p.unmeasured.documents) for p in figures.curve}) > 1
 
 

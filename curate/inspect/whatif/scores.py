@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from curate.corpus.manifests import FOLDERS, manifest_path
 from curate.documents.rejected import REASONS, is_rejected_file, reason_codes
-from curate.inspect.report.bins import numeric_columns
+from curate.inspect.report.store import numeric_columns
 from curate.run.homes import Corpus
 from llmcurate.base.disk.files import replacing
 from llmcurate.base.errors import UsageError, may_not_write

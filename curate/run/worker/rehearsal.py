@@ -16,8 +16,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from curate.corpus.manifests import part_path
 from curate.corpus.sketches import SketchedCorpus
-from curate.corpus.stage_files import part_path
 from curate.documents.documents import CORE, NUMBER, PAYLOAD, Documents
 from curate.documents.edits import EDIT, EDITS
 from curate.engines import worker
@@ -66,7 +66,7 @@ def rehearse_all(task: RehearseStage) -> None:
     """Rehearses a stage's steps and those of the stages behind it, of ours, but not those whose
     kernels another process compiles. What fails here fails again in its place."""
     stage = load_stage(task.spec)
-    plain = [step for step in stage.closed() if is_ours(step)]
+    plain = [step for step in stage.to_rehearse() if is_ours(step)]
     steps: list[Any] = [*plain, *stage.spec.later]
     for step in reversed(steps) if task.backwards else steps:
         with suppress(Exception), _refusing():

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.corpus.stage_files import kept_schema
+from curate.corpus.manifests import kept_schema
 from curate.documents.documents import NUMBER, Documents
 from curate.run.messages import Specification, StepRecord
 from curate.steps.contracts import CorpusStep, Step, fitting, open_in, source_of
@@ -56,8 +56,8 @@ class Stage:
             self._sketch_open = True
         return self._sketch
 
-    def closed(self) -> list[Step | CorpusStep]:
-        """Return its steps and the one that sketches, which need not be open."""
+    def to_rehearse(self) -> list[Step | CorpusStep]:
+        """Return the steps whose kernels it needs, which need not be open."""
         return [*self._steps, *([self._sketch] if self._sketch else [])]
 
     def kinds(self) -> dict[str, str]:

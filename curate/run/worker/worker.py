@@ -1,7 +1,7 @@
 """One partition of a stage in a worker: read, apply the steps, write both streams.
 
 A stage's folder holds, for partition 7, `part-00007.kept.parquet` and `.keys.parquet` (see
-stage_files.py), `.rejected.parquet`, `.sketch-*.parquet` (if a CorpusStep follows), `.ids.parquet`
+manifests.py), `.rejected.parquet`, `.sketch-*.parquet` (if a CorpusStep follows), `.ids.parquet`
 (first stage) and `.corrupt.parquet` (if anything was). All are in place before the ledger says that
 the partition is done.
 """
@@ -11,14 +11,14 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from curate.corpus.stage_files import (
+from curate.corpus.manifests import (
     changed_ids,
     kept_schema,
     keys,
@@ -149,8 +149,8 @@ class Work:
             ids.write(_sizes(self.account.documents))
         if self.account.corrupt.count:
             with replacing(part_path(stage.folder, self.part, "corrupt")) as aside:
-                entries = self.account.corrupt.entries()
-                pq.write_table(pa.Table.from_pylist(entries, CORRUPT), aside)
+                places = [asdict(place) for place in self.account.corrupt.places()]
+                pq.write_table(pa.Table.from_pylist(places, CORRUPT), aside)
 
     def _announced(self, docs: Documents) -> Iterator[Documents]:
         """The batch, if it has any document."""

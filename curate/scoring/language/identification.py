@@ -15,9 +15,9 @@ from curate.documents.documents import Documents
 from curate.documents.limits import Limit, decide, langs_of
 from curate.fetch.published import Published
 from curate.scoring.fasttext.model_file import read_header
-from curate.steps.contracts import step
+from curate.steps.contracts import Step, step
 from curate.steps.profiled import Profiled
-from curate.text import codes
+from curate.text import languages
 from llmcurate.base.disk.files import file_digest
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
@@ -77,7 +77,7 @@ THRESHOLD = 0.65
 
 
 @step("language")
-class Language(Profiled):
+class Language(Profiled, Step):
     """Labels every document; drops those in other languages, or that are no language clearly.
 
     Columns: the core `lang` (what stood there moves to `declared`), `score` (0 to 1), `iso639_3`
@@ -185,7 +185,7 @@ class Language(Profiled):
         if self.model_sha256 and file_digest(path) != self.model_sha256.lower():
             raise UsageError(f"{self.label}: {path} has another sha256 than model_sha256 says")
         try:
-            codes.chosen(self.keep, read_header(path).labels)
+            languages.labels_named(self.keep, read_header(path).labels)
         except ValueError as error:
             raise UsageError(f"{self.label}.keep: {error}") from None
 
@@ -208,13 +208,13 @@ class Language(Profiled):
         at = pa.array(label_codes, mask=label_codes < 0)
         docs = docs.identify(pa.array(labels, pa.string()).take(at))
         docs = docs.annotate("score", score)
-        for name, of in (("iso639_3", codes.iso639_3), ("script", codes.script)):
+        for name, of in (("iso639_3", languages.iso639_3), ("script", languages.script_of)):
             docs = docs.annotate(name, pa.array([of(x) for x in labels], pa.string()).take(at))
         if self.lines:
             docs = self._by_line(docs, label_codes)
         judged = row_chars(data, offsets) >= self.min_chars
         if self.keep:
-            kept = codes.chosen(self.keep, labels)
+            kept = languages.labels_named(self.keep, labels)
             is_kept = np.array([*(label in kept for label in labels), False])
             names = [*labels, "no word"]
             detail = [names[code] for code in label_codes]

@@ -6,9 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from curate.text.codes import comparable, script
+from curate.text.languages import comparable, script_of
 from llmcurate.base.disk.units import counted, format_percent
-from llmcurate.base.terminal.tables import table
+from llmcurate.base.terminal import table
 
 BINS = 10  # of equal width
 
@@ -75,7 +75,7 @@ class Scores:
     def _names(self) -> tuple[Callable[[str], str], set[str]]:
         """(what makes labels of one language equal, what the model's labels become)."""
         truths = {key[0] for key in self._counts}
-        scripts = all(script(x) for x in (*truths, *self.labels))
+        scripts = all(script_of(x) for x in (*truths, *self.labels))
         canonical = (lambda x: x) if scripts else comparable
         return canonical, {canonical(x) for x in self.labels}
 

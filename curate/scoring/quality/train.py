@@ -39,7 +39,7 @@ from curate.steps.contracts import CallApart
 from curate.text.buffers import as_large_string, text_buffers
 from llmcurate.base.disk.files import TEMPORARY, clear_temporary, file_digest, replacing, write_text
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal.progress import say
+from llmcurate.base.terminal import say
 
 
 class Texts:

@@ -70,7 +70,7 @@ def scratch_database(spill: Path, threads: int = 1) -> Iterator[Any]:
     """
     import duckdb
 
-    from llmcurate.base.disk.safe_paths import remove
+    from llmcurate.base.disk.files import remove
     from llmcurate.base.errors import RunFailed, disk_error, may_not_write
 
     try:

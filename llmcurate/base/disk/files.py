@@ -1,6 +1,11 @@
 """Files that are either whole or absent: written aside, synced, renamed; their digests; caches.
 
 Digests are sha256 of what is published or named by others, xxh3-128 of what is only compared.
+
+Names stay inside. An OUT or a HOME may come from somebody else, and so may a list or the answer of
+a worker. Before a name of theirs is used as a path, `inside` shows that it lies below the folder it
+belongs to, links included. `remove` is how curate removes: only below a folder, and a link rather
+than what it leads to.
 """
 
 from __future__ import annotations
@@ -10,6 +15,7 @@ import filecmp
 import hashlib
 import os
 import re
+import shutil
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -20,8 +26,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from llmcurate.base.disk.safe_paths import remove
-from llmcurate.base.errors import UsageError, disk_error, name_file
+from llmcurate.base.errors import RunFailed, UsageError, disk_error, name_file
 
 
 def stream_digest(file: BufferedReader, kind: str = "sha256") -> str:
@@ -48,6 +53,14 @@ def file_digest(path: str | Path, kind: str = "sha256") -> str:
     check_regular(path)
     with open(path, "rb") as file:
         return stream_digest(file, kind)
+
+
+def drawn_number(*key: object) -> int:
+    """A number of 64 bits that depends on `key` alone: chance that is the same on every call."""
+    digest = hashlib.blake2b(
+        "\x1f".join(map(str, key)).encode("utf-8", "replace"), digest_size=8
+    ).digest()
+    return int.from_bytes(digest, "big")
 
 
 def text_digest(text: str | Iterable[str], kind: str = "sha256") -> str:
@@ -84,6 +97,25 @@ def cache_folder() -> Path:
         return Path.home() / "Library" / "Caches" / "llmcurate"
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "llmcurate"
+
+
+def url_of(out: Path) -> str | None:
+    """The URL that was given as a path (which makes one slash of two), None for a folder.
+    UsageError for a URL of a file on this machine."""
+    match = re.match(r"([a-z][a-z0-9+.-]+):/+(.+)$", str(out))
+    if not match:
+        return None
+    if match.group(1) == "file":
+        raise UsageError(f"OUT {out} is a folder of this machine: give /{match.group(2)}")
+    return f"{match.group(1)}://{match.group(2)}"
+
+
+def scratch_of(url: str, folder: Path | None) -> Path:
+    """Where the run for a URL works: the folder given, or one of the user's cache by its name."""
+    if folder is not None:
+        return folder
+    name = re.sub(r"[^A-Za-z0-9.-]+", "_", url)[-60:]
+    return cache_folder() / "runs" / f"{name}-{text_digest(url)[:8]}"
 
 
 def make_folder(folder: Path, name: str = "OUT") -> None:
@@ -231,7 +263,7 @@ def clear_dead(folder: Path, name: str | None = None) -> None:
 
 
 def _alive(process: int) -> bool:
-    """Whether it is another process that runs; ours has our number by chance."""
+    """Return whether it is another process that runs; ours has our number by chance."""
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
@@ -246,3 +278,79 @@ def drop(folder: Path) -> None:
     aside = folder.with_name(temporary_name(folder.name))
     folder.rename(aside)
     remove(aside, inside=folder.parent, must=True)
+
+
+# Names from elsewhere.
+
+
+def is_below(name: object) -> bool:
+    """Whether a name, of a file or of an object in a store, is relative and never steps up."""
+    if not isinstance(name, str) or "\0" in name:
+        return False
+    return all(piece not in ("", ".", "..") for piece in name.split("/"))
+
+
+def inside(folder: Path, name: object, source: object = None, follow: bool = True) -> Path:
+    """The path of a name below a folder. RunFailed where it does not lie there.
+
+    source: the file or list that names it, for the message; follow: whether the path may be a link
+    itself, which must lead to a place below the folder (not for one that is replaced or removed).
+    """
+    if not isinstance(name, str) or not is_below(name):
+        raise RunFailed(
+            f"{source or folder} names {str(name)[:100]!r}, which is nothing inside {folder}:"
+            " nothing was done with it; see who wrote that, and put back a copy or take it away"
+        )
+    path = folder / name
+    home = folder.resolve()
+    real = path.resolve() if follow else path.parent.resolve() / path.name
+    if home not in real.parents:
+        raise RunFailed(
+            f"{path} leads out of {folder} through a link, to {real}: nothing was done with it; put"
+            " the folder or file itself there"
+        )
+    return path
+
+
+def all_inside(folder: Path, names: object, source: object) -> list[Path]:
+    """The paths of a list of names, all checked before any is used; none of them is followed."""
+    if not isinstance(names, list):
+        raise RunFailed(f"{source} is damaged, it holds no list of names: take it away")
+    return [inside(folder, name, source, follow=False) for name in names]
+
+
+def check_links(folder: Path) -> None:
+    """RunFailed for a link anywhere below a folder of ours, which never has one: what is written or
+    read there would be elsewhere."""
+    for above, folders, files in os.walk(folder):
+        for path in (Path(above, name) for name in (*folders, *files)):
+            if path.is_symlink():
+                raise RunFailed(
+                    f"{path} is a link, and runs make none there: nothing was done with it; see who"
+                    " made it, and take it away"
+                )
+
+
+def remove(path: Path, *, inside: Path, must: bool = False) -> None:
+    """Removes a file, a folder with all that is in it, or a link and not what it leads to; what is
+    not there is no error. RunFailed where the path does not lie below the folder `inside`.
+
+    must: whether a folder that cannot be removed whole is an OSError.
+    """
+    home, above = inside.resolve(), path.parent.resolve()
+    if path.name in ("", "..") or (above != home and home not in above.parents):
+        raise RunFailed(
+            f"{path} is not removed, since it does not lie inside {inside} (links followed): put"
+            " the folder itself where the link is"
+        )
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=not must)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def remove_files(paths: Iterable[Path], *, inside: Path) -> None:
+    """Removes the files and links among the paths; folders stay."""
+    for path in paths:
+        if path.is_symlink() or not path.is_dir():
+            remove(path, inside=inside)

@@ -17,9 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-from llmcurate.base.disk.files import cache_folder, file_digest, replacing, text_digest
+from llmcurate.base.disk.files import file_digest, is_below, replacing
 from llmcurate.base.disk.process import in_order
-from llmcurate.base.disk.safe_paths import is_below
 from llmcurate.base.errors import RunFailed, UsageError
 
 LIST = "published.json"
@@ -32,25 +31,6 @@ TRIES = 5
 WAIT_SECONDS = 0.5  # before the second try; each further one waits twice as long
 
 T = TypeVar("T")
-
-
-def url_of(out: Path) -> str | None:
-    """The URL that was given as a path (which makes one slash of two), None for a folder.
-    UsageError for a URL of a file on this machine."""
-    match = re.match(r"([a-z][a-z0-9+.-]+):/+(.+)$", str(out))
-    if not match:
-        return None
-    if match.group(1) == "file":
-        raise UsageError(f"OUT {out} is a folder of this machine: give /{match.group(2)}")
-    return f"{match.group(1)}://{match.group(2)}"
-
-
-def scratch_of(url: str, folder: Path | None) -> Path:
-    """Where the run for a URL works: the folder given, or one of the user's cache by its name."""
-    if folder is not None:
-        return folder
-    name = re.sub(r"[^A-Za-z0-9.-]+", "_", url)[-60:]
-    return cache_folder() / "runs" / f"{name}-{text_digest(url)[:8]}"
 
 
 class Store:

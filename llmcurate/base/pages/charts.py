@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from llmcurate.base.disk.units import format_short
+from llmcurate.base.messages import json_values
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -202,9 +203,8 @@ def drawn(chart: Chart) -> Chart:
 
 @drawn
 def histogram(
-    data: dict[str, Any],
+    record: Any,
     label: str,
-    marked: Sequence[int] = (),
     threshold: float | None = None,
     only_marked: bool = False,
     above: bool | None = None,
@@ -213,12 +213,13 @@ def histogram(
     """Documents by value; those marked in the colour of what goes; the threshold as a line, and
     further lines (value, label).
 
-    data: bins.Histogram.dump(). The height is the square root of the number, so that a few
-    documents beside many can be seen. only_marked: nothing is known of the others. above: on which
-    side of the threshold values are marked.
+    record: a histogram, or its JSON values. The height is the square root of the number, so that
+    a few documents beside many can be seen. only_marked: nothing is known of the others. above: on
+    which side of the threshold values are marked.
     """
+    data = json_values(record)
     counts, edges = data["counts"], data["edges"]
-    gone = list(counts) if only_marked else list(marked) or [0] * len(counts)
+    gone = list(counts) if only_marked else data.get("marked") or [0] * len(counts)
     scaled = scaling(data["scale"])
     most = max(counts, default=0)
     top = math.sqrt(most) * 1.02 if most else 1.0

@@ -11,7 +11,7 @@ from collections import Counter
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from llmcurate.base.terminal.output import visible
+from llmcurate.base.terminal import visible
 
 if TYPE_CHECKING:
     from markupsafe import Markup

@@ -1,4 +1,4 @@
-"""Runs from scripts and notebooks: light imports, processes, interrupts, errors, progress."""
+"""Runs from scripts and notebooks: light imports, processes, interrupts, errors, terminal."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from llmcurate import Corpus
+from llmcurate.base import terminal
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal import progress
 from tests.curate.command_line import environment
 from tests.curate.conftest import Bench, pages
 
@@ -82,8 +82,8 @@ def test_a_notebook_shows_an_error_as_one_line() -> None:
 
 def test_a_notebook_redraws_one_line(monkeypatch, capsys) -> None:
     monkeypatch.setitem(sys.modules, "ipykernel", sys)
-    monkeypatch.setattr(progress, "NOTEBOOK_SECONDS", 0.0)
-    with progress.Progress("c4", 3) as bar:
+    monkeypatch.setattr(terminal, "NOTEBOOK_SECONDS", 0.0)
+    with terminal.Progress("c4", 3) as bar:
         bar.update(1, "12 kept")
         bar.update(2)
     assert capsys.readouterr().err == "\rc4: 1 of 3, 12 kept\rc4: 2 of 3         \n"

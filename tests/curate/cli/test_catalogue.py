@@ -13,8 +13,7 @@ import yaml
 from curate.cli import completion
 from curate.cli.app import invoke
 from curate.steps.recipe import parse
-from curate.steps.registry import REGISTRY
-from curate.steps.schema import settings_of
+from curate.steps.registry import REGISTRY, settings_of
 from curate.steps.shipped import names
 from tests.curate.command_line import environment
 

@@ -62,6 +62,7 @@ FILE = re.compile(rf"(?<![\w/.])((?:{OURS})/[\w/.-]*(?:\w/(?!\w)|\.(?:py|md|yaml
 NOT_THERE = {  # of thai2transformers, Data-Juicer, trafilatura, ggml; of CONTRIBUTING's example
     *("scripts/clean_data.py", "docs/Distributed.md", "tests/evaluate.py", "docs/gguf.md"),
     *("curate/filters/capitals.py", "tests/curate/filters/test_capitals.py"),
+    *("curate/formats/srt.py", "tests/curate/formats/test_srt.py"),
 }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from curate.formats.standard_input import standard_input
+from curate.formats.listing import standard_input
 from tests.curate.command_line import command_line, environment, run_here
 from tests.curate.conftest import pages
 from tests.parameters import mostly_slow

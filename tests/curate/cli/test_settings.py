@@ -11,14 +11,13 @@ from typing import Any
 
 import pytest
 
+from curate.api.command_settings import CommandSettings, Fetch
+from curate.api.model_settings import Generate
 from curate.cli.app import app, invoke
-from curate.cli.command_settings import CommandSettings, Fetch
-from curate.cli.model_settings import Generate
 from curate.cli.reference import PAGE, reference_page
 from curate.cli.settings import SettingsCommand, setting_options, settings_classes
 from curate.dedup.methods import methods
-from curate.steps.registry import REGISTRY
-from curate.steps.schema import recipe_schema, settings_of, summary_of
+from curate.steps.registry import REGISTRY, recipe_schema, settings_of, summary_of
 from llmcurate.base.errors import UsageError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -162,7 +161,7 @@ def test_a_command_offers_the_fields_of_its_class(
 
 def test_a_wrong_value_names_its_option() -> None:
     with pytest.raises(UsageError, match="--parallel is 65: give 64 or less"):
-        Fetch.of({"parallel": 65})
+        Fetch.of(parallel=65)
 
 
 def test_values_are_named_in_upper_case(capsys: pytest.CaptureFixture[str]) -> None:

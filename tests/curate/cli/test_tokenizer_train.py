@@ -65,7 +65,7 @@ def test_options_as_typed_are_in_the_card(capsys: Any, corpus: Path, tmp_path: P
         "--pattern-file", tmp_path / "cut.txt", "--script-boundaries", "--newlines", "single",
         "--space-runs", 3, "--forbid", "cat", "--forbid", "hat", "--normalise", "nfc",
         "--dictionary", tmp_path / "words.txt", "--chat-template", tmp_path / "chat.jinja",
-        "--backend", "own", "--special", "<|user|>",
+        "--special", "<|user|>",
     )  # fmt: skip
     assert code == 0, messages
     assert card["model"] == "char-bpe" and card["character_coverage"] == 1.0
@@ -94,14 +94,13 @@ def test_another_dictionary_under_the_same_name_is_another_tokenizer(
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["--backend", "rust"], "choose one of own, tokenizers, sentencepiece"),
         (["--pattern-file", "missing.txt"], "missing.txt: No such file"),
         (["--dictionary", "missing.txt"], "missing.txt: No such file"),
         (["--chat-template", "missing.txt"], "missing.txt: No such file"),
         (["--space-runs", "1"], "from 2 to 512"),
         (["--model", "wordpiece", "--special", "</s>"], "needs [UNK]"),
     ],
-    ids=["backend", "pattern-file", "dictionary", "chat-template", "space-runs", "wordpiece"],
+    ids=["pattern-file", "dictionary", "chat-template", "space-runs", "wordpiece"],
 )
 def test_what_is_wrong_is_one_line(
     capsys: Any, corpus: Path, arguments: list[str], message: str

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from curate.corpus.sketches import Run
+from curate.engines.base import retry_once
 from curate.engines.local import LocalEngine
-from curate.run import worker_deaths
 
 
 def through(engine: LocalEngine) -> Run:
     return lambda function, tasks, result: engine.map(
-        function, tasks, result, worker_deaths.retry_once("the test")
+        function, tasks, result, retry_once("the test")
     )

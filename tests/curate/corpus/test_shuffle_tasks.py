@@ -193,10 +193,10 @@ def test_a_run_hands_the_tasks_to_its_workers_and_writes_the_same_bytes(bench, m
     asked = []
     mapped = LocalEngine.map
 
-    def noted(engine: LocalEngine, function: str, tasks: Any, *rest: Any) -> Any:
+    def noted(engine: LocalEngine, function: str, tasks: Any, *rest: Any, **how: Any) -> Any:
         of = tasks[0].function if function.endswith(":seal_written") else function
         asked.append(of.partition(":")[2])
-        return mapped(engine, function, tasks, *rest)
+        return mapped(engine, function, tasks, *rest, **how)
 
     monkeypatch.setattr(LocalEngine, "map", noted)
     bench.run(against, second, out="b2", workers=2, sizes=SMALL)

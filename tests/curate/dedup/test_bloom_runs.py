@@ -95,7 +95,7 @@ def test_what_goes_names_its_share_and_the_threshold_and_what_stays_its_share(be
 
 def test_the_report_says_how_full_and_how_wrong_the_filter_is(bench):
     outcome = bench.run([{"dedup_bloom": {}}], bench.jsonl("in.jsonl", pages(200)))
-    (decided,) = [s["decided"] for s in outcome.stages if s.get("decided")]
+    (decided,) = [s.decided for s in outcome.stages if s.decided]
     assert (
         decided["dropped"] == decided["documents"] + decided["passages"] == len(bench.decisions())
     )
@@ -132,7 +132,7 @@ def test_b_against_a_equals_the_part_of_b_in_a_run_over_both(bench):
         BloomFilter.open(bench.folder / out / own / FILTER) for out in ("b", "both", "a")
     )
     assert grown.inserted == whole.inserted > first.inserted
-    (decided,) = [s["decided"] for s in outcome.stages if s.get("decided")]
+    (decided,) = [s.decided for s in outcome.stages if s.decided]
     assert decided["inserted"] == grown.inserted - first.inserted
     assert decided["dropped"] == decided["members"] == len(bench.decisions("b"))
 
@@ -166,13 +166,13 @@ def test_other_settings_than_the_indexs_are_refused_but_another_size_is_not(benc
 def test_a_filter_made_for_too_few_grows_and_says_so(bench):
     source = bench.jsonl("in.jsonl", pages(300))
     small = bench.run([{"dedup_bloom": {"expected": 100}}], source, out="small")
-    (decided,) = [s["decided"] for s in small.stages if s.get("decided")]
+    (decided,) = [s.decided for s in small.stages if s.decided]
     assert decided["slices"] == 2 and any(
         "than the 100 n-grams expected" in n for n in decided["notes"]
     )
     assert decided["false_positives"] < 0.01 * 1.2
     enough = bench.run([{"dedup_bloom": {"expected": 10**6}}], source, out="large")
-    (decided,) = [s["decided"] for s in enough.stages if s.get("decided")]
+    (decided,) = [s.decided for s in enough.stages if s.decided]
     assert decided["slices"] == 1 and decided["filter_bytes"] > 10**6
 
 

@@ -105,7 +105,7 @@ def test_each_item_is_reported(bench):
     assert first["matched"] == q[0].rstrip("?")
     assert (second["documents"], second["best_overlap"], second["example"]) == (0, 0.0, None)
     assert (short["units"], short["windows"], short["matched"]) == (5, 0, None)
-    decided = outcome.stages[0]["decided"]
+    decided = outcome.stages[0].decided
     assert decided["sets"]["math"] == {"items": 3, "checked": 2, "hit": 1, "documents": 2}
     assert decided["notes"][0] == "math: 1 of 2 checked items (50.0%) are in 2 documents"
     assert "1 shorter than 8 not checked" in " ".join(decided["notes"])

@@ -9,9 +9,9 @@ import pytest
 from pydantic import ValidationError
 
 from curate.dedup.decontaminate.decontamination import Decontaminate
-from curate.inspect.evaluate.planting import near_copy
+from curate.lab.evaluate.planting import near_copy
 from tests.curate.dedup import reference_decontaminate as reference
-from tests.curate.inspect.evaluate.test_near_copies import jaccard as alike
+from tests.curate.lab.evaluate.test_near_copies import jaccard as alike
 
 WORDS = [a + b + c for a in "bdfglm" for b in "aeiou" for c in "nrst"]
 TARGETS = (0.3, 0.5, 0.7, 0.9, 0.97)

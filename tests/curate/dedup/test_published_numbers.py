@@ -13,8 +13,8 @@ from curate.dedup.minhash.near_duplicates import NGRAM as SHINGLE
 from curate.dedup.minhash.near_duplicates import PRESETS, VERIFIED
 from curate.dedup.passages.kernels import UNITS
 from curate.dedup.passages.repeated_passages import MIN_SENTENCES, MIN_WORDS
-from curate.dedup.semantic.semantic_duplicates import DedupSemantic
 from curate.dedup.suffix_array import exact_substrings as suffix_array
+from curate.lab.semantic.semantic_duplicates import DedupSemantic
 from curate.scoring.language.identification import THRESHOLD as LANGUAGE
 from curate.scoring.perplexity.model import CUTOFFS
 from curate.scoring.perplexity.perplexity import Perplexity

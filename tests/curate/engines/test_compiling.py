@@ -10,7 +10,7 @@ import pytest
 
 from curate.engines import worker
 from curate.engines.local import LocalEngine
-from llmcurate.base.terminal.progress import Progress, mention
+from llmcurate.base.terminal import Progress, mention
 
 
 def compile_with_help(payload: dict) -> dict:

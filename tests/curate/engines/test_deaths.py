@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from curate.engines.messages import WorkerBug
+from curate.engines.base import WorkerBug
 from llmcurate.base.errors import LlmcurateError, RunFailed
 from tests.parameters import mostly_slow
 
@@ -46,14 +46,14 @@ STEPS = ["crash", "dedup_exact"]
 def test_a_document_that_kills_its_worker_twice_is_quarantined_by_name(bench, mark):
     source = bench.jsonl("in.jsonl", rows((7, mark)))
     outcome = bench.run(STEPS, source, workers=2, read=SMALL)
-    assert outcome.totals()["read"] == 30
+    assert outcome.totals().read == 30
     (held,) = [r for r in bench.rows("out", "rejected") if r["step"] == "engine"]
     assert (held["id"], held["rule"]) == ("d07", "quarantine")
     assert "died twice" in held["detail"] and held["text"].endswith(mark)
     clean = bench.jsonl("clean.jsonl", [r for r in rows() if r["id"] != "d07"])
     bench.run(STEPS, clean, out="without", read=SMALL)
     assert bench.ids() == bench.ids("without")
-    assert outcome.totals()["by_rule"] == {"engine.quarantine": 1, "dedup_exact.same_text": 1}
+    assert outcome.totals().by_rule == {"engine.quarantine": 1, "dedup_exact.same_text": 1}
 
 
 @pytest.mark.slow  # one of a batch is found in the test before
@@ -105,7 +105,7 @@ def test_a_document_that_takes_too_long_alone_is_quarantined_by_name(bench, mark
     (held,) = [r for r in bench.rows("out", "rejected") if r["step"] == "engine"]
     assert (held["id"], held["rule"]) == ("d07", "quarantine")
     assert held["detail"] == "took longer than 0.5 s alone, twice"
-    assert outcome.totals()["by_rule"] == {"engine.quarantine": 1, "dedup_exact.same_text": 1}
+    assert outcome.totals().by_rule == {"engine.quarantine": 1, "dedup_exact.same_text": 1}
     assert len(bench.ids()) == 20
 
 

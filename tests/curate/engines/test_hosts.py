@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from curate.engines.base import Answer, Call, Done, Hello
 from curate.engines.hosts import LOST, HostsEngine
-from curate.engines.messages import Answer, Call, Done, Hello
 from llmcurate.base.errors import RunFailed, UsageError
 from llmcurate.base.messages import Task
 from llmcurate.version import __version__

@@ -12,8 +12,8 @@ from tests.curate.command_line import environment
 # What a module of ours does, then what somebody else does.
 OURS = """
 import sys
-from curate.engines import late_pandas
-late_pandas.install()
+from llmcurate.base.start import late_pandas
+late_pandas()
 ours = "import pyarrow as pa; pa.array([1, 2]).to_numpy()"
 exec(ours, {"__name__": "curate.filters.made_up"})
 assert "pandas" not in sys.modules

@@ -21,7 +21,7 @@ import pytest
 from curate.corpus.sizes import Sizes
 from curate.engines.base import Jobs
 from curate.engines.slurm import SlurmEngine
-from curate.run.outcome import Options
+from curate.run.records import Options
 from llmcurate.base.errors import RunFailed, UsageError
 from tests.curate.command_line import environment
 from tests.curate.conftest import pages

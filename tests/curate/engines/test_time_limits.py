@@ -11,11 +11,11 @@ from types import SimpleNamespace
 import pytest
 
 from curate.engines import worker
+from curate.engines.base import Call, Death
 from curate.engines.hosts import Host
 from curate.engines.local import LocalEngine
-from curate.engines.messages import Call, Death
 from curate.run.messages import LOADING, READING, StageTask
-from curate.run.worker_deaths import find_culprit
+from curate.run.stages import find_culprit
 from llmcurate.base.errors import RunFailed
 from tests.parameters import mostly_slow
 

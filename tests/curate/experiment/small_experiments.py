@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from curate.cli.model_settings import Ablate
+from curate.api.model_settings import Ablate
 from curate.experiment import runs
 from curate.experiment.ablate import run_experiment
 from curate.experiment.corpora import named_corpora
 from curate.experiment.figures import Experiment
 from curate.experiment.runs import Place
+from llmcurate.base.messages import json_values
 
 WORDS = "a the cat dog bird sat ran flew on over under mat tree house then it was red".split()
 SETS = [
@@ -62,7 +63,7 @@ class Here:
 
     def map(
         self, function: str, tasks: Any, result: type, on_death: Callable[..., Any] | None = None
-    ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    ) -> Iterator[tuple[runs.RunTask, runs.Done]]:
         for task in tasks:
             if self.stop is not None and self.made >= self.stop:
                 raise KeyboardInterrupt
@@ -78,14 +79,14 @@ def experiment(
     **changes: Any,
 ) -> Experiment:
     """The figures of an experiment with the small model. sets: behind those of the model."""
-    chosen = Ablate.of({**CHOSEN, **changes})
+    chosen = Ablate.of(**{**CHOSEN, **changes})
     named, place = named_corpora(corpora, [], False), Place(quiet=True, workers=1)
     return run_experiment(named, texts, out, chosen, [*SETS, *sets], place)
 
 
 def without_cost(figures: Experiment) -> dict[str, Any]:
     """The figures without what the clock and the machine decide."""
-    copy = figures.dump()
+    copy = json_values(figures)
     for name in ("cost", "machines"):
         del copy[name]
     for row in (*copy["corpora"], copy["placebo"]):

@@ -13,6 +13,7 @@ pytest.importorskip("torch")
 from curate.cli.app import invoke
 from curate.experiment.evaluation import Overlap
 from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.messages import json_values
 from tests.curate.experiment.small_experiments import (
     CHOSEN,
     SETS,
@@ -244,14 +245,14 @@ def test_the_command_writes_its_figures_and_a_page(inputs, done, tmp_path, capsy
     assert invoke([*command, "--workers=1", "-o", str(done[1])]) == 0
     figures = json.loads(capsys.readouterr().out)
     assert figures == json.loads((done[1] / "ablation.json").read_text())
-    assert figures == done[0].dump()
+    assert figures == json_values(done[0])
     assert (done[1] / "ablation.html").is_file()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["local", "ray"])
 def test_engines_give_the_same_figures(engine, inputs, done, tmp_path):
-    from curate.cli.model_settings import Ablate
+    from curate.api.model_settings import Ablate
     from curate.experiment.ablate import run_experiment
     from curate.experiment.corpora import named_corpora
     from curate.experiment.runs import Place
@@ -261,13 +262,13 @@ def test_engines_give_the_same_figures(engine, inputs, done, tmp_path):
     clean, noise, news = inputs
     corpora = named_corpora([clean, noise], [], False)
     place = Place(engine, workers=2, quiet=True)
-    figures = run_experiment(corpora, {"news": news}, tmp_path, Ablate.of(CHOSEN), SETS, place)
+    figures = run_experiment(corpora, {"news": news}, tmp_path, Ablate.of(**CHOSEN), SETS, place)
     assert without_cost(figures) == without_cost(done[0])
 
 
 def test_recipes_run_over_one_input_and_are_compared(inputs, tmp_path, monkeypatch):
     """Two recipes over one input: one that keeps all, one that keeps long documents alone."""
-    from curate.cli.model_settings import Ablate
+    from curate.api.model_settings import Ablate
     from curate.experiment.ablate import run_experiment
     from curate.experiment.corpora import named_corpora
     from curate.experiment.runs import Place
@@ -280,7 +281,7 @@ def test_recipes_run_over_one_input_and_are_compared(inputs, tmp_path, monkeypat
         paths.append(str(path))
     monkeypatch.setattr("curate.experiment.runs.open_engine", Here())
     corpora = named_corpora(paths, [clean], True)
-    chosen = Ablate.of({**CHOSEN, "tokens": 128, "seeds": 1})
+    chosen = Ablate.of(**{**CHOSEN, "tokens": 128, "seeds": 1})
     sets = [*SETS, "document_length.min=2"]
     place = Place(workers=1, quiet=True)
     figures = run_experiment(corpora, {"news": news}, tmp_path / "out", chosen, sets, place)

@@ -368,7 +368,7 @@ def test_an_archive_of_robots_is_read_once_and_its_damage_listed(tmp_path: Path,
     archive.write_bytes(robots + b"no record\r\n\r\n" + robots)
     step = {"opt_out": {"robots_txt": str(archive)}}
     done = bench.run([step, {"extract": {"extractor": "resiliparse"}}], tmp_path / "pages")
-    assert len(bench.ids()) == 1 and done.totals()["corrupt"] == 1
+    assert len(bench.ids()) == 1 and done.totals().corrupt == 1
     (line,) = (bench.folder / "out/corrupt.jsonl").read_text().splitlines()
     assert f'"file": "{archive}", "offset": {len(robots)}' in line
     (kept,) = (bench.folder / "out/stages").glob("*/opt_out.sites")

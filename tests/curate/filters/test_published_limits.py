@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from curate.filters.c4 import C4, C4Paragraphs
-from curate.filters.code import Code
 from curate.filters.fineweb import FineWebQuality
 from curate.filters.gopher import GopherQuality, GopherRepetition
-from curate.filters.oscar import EDGE, EDGE_BYTES, EDGE_SHARE, NOISE, TINY_LINES, Oscar
 from curate.filters.periodic import PeriodicRepetition
 from curate.filters.refinedweb import NewlineRuns, RefinedWebLines
-from curate.filters.roots import ADDRESS_PARTS, MOST_WORDS, PARAMETERS, Parameters
 from curate.filters.tokens import STOP_WORDS
 from curate.filters.url import UrlFilter
-from curate.filters.wangchanberta import WangchanBERTa
+from curate.lab.filters.code import Code
+from curate.lab.filters.oscar import EDGE, EDGE_BYTES, EDGE_SHARE, NOISE, TINY_LINES, Oscar
+from curate.lab.filters.roots import ADDRESS_PARTS, MOST_WORDS, PARAMETERS, Parameters
+from curate.lab.filters.wangchanberta import WangchanBERTa
 from curate.steps.contracts import Step
 
 # Documents within these stay: (least, most) by the column that is measured, None for no limit.

@@ -5,12 +5,12 @@ from __future__ import annotations
 import tarfile
 from pathlib import Path
 
-from tests.curate.formats.test_latex import MAIN, tar
-from tests.curate.formats.test_mediawiki import multistream
 from tests.curate.formats.test_pdf import pdf
-from tests.curate.formats.test_stackexchange import POSTS, dump, packed
 from tests.curate.formats.test_wacz import record, wacz
-from tests.curate.formats.test_wat import envelope, wat
+from tests.curate.lab.formats.test_latex import MAIN, tar
+from tests.curate.lab.formats.test_mediawiki import multistream
+from tests.curate.lab.formats.test_stackexchange import POSTS, dump, packed
+from tests.curate.lab.formats.test_wat import envelope, wat
 
 STEPS = [{"extract": {"format": "text"}}, {"document_length": {"unit": "chars", "min": 1}}]
 
@@ -36,9 +36,9 @@ def test_workers_change_nothing_and_every_document_is_counted(bench) -> None:
         out, read = f"out{workers}", {"partition_bytes": 100_000}
         outcome = bench.run(STEPS, bench.folder / "in", out=out, workers=workers, read=read)
         totals = outcome.totals()
-        assert totals["read"] == totals["kept"] + totals["rejected"] == documents
-        assert totals["corrupt"] == 2
-        assert totals["skipped_by_type"]["wat:request"] == 1
+        assert totals.read == totals.kept + totals.rejected == documents
+        assert totals.corrupt == 2
+        assert totals.skipped_by_type["wat:request"] == 1
     assert bench.bytes_of("out1") == bench.bytes_of("out2")
     texts = {row["id"]: row["text"] for row in bench.rows("out1")}
     assert texts["arxiv:1001.0001"].startswith(r"\begin{abstract}")

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curate.formats import column_plan, delimited, http, jsonl, parquet
+from curate.formats import delimited, http, inputs, jsonl, parquet
 from curate.formats.events import Corrupt, LeftOut, Portion
 from curate.formats.parquet import chunks
 from curate.formats.read_settings import ReadSettings
@@ -77,10 +77,10 @@ def test_the_first_hundred_bad_lines_are_named_and_the_others_counted(tmp_path: 
     path = tmp_path / "in.jsonl"
     path.write_text('{"text": "a"}\n' + "{bad}\n" * 250)
     _, account = batches(path)
-    entries = account.corrupt.entries()
+    entries = account.corrupt.places()
     assert account.corrupt.count == 250
-    assert [entry["count"] for entry in entries] == [1] * 100 + [150]
-    assert entries[100]["offset"] == 14 + 100 * 6
+    assert [entry.count for entry in entries] == [1] * 100 + [150]
+    assert entries[100].offset == 14 + 100 * 6
 
 
 def test_damage_within_one_long_line_is_counted_and_not_held(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_a_chunked_body_of_tiny_chunks_is_joined() -> None:
 def test_a_table_of_very_many_columns_is_refused_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(column_plan, "MOST_STORED", 9)
+    monkeypatch.setattr(inputs, "MOST_STORED", 9)
     columns = {"text": ["a"], **{f"c{n}": [n] for n in range(10)}}
     with pytest.raises(UsageError, match=r"in\.parquet: it makes 10 columns to carry along"):
         batches(write(tmp_path, "parquet", columns))

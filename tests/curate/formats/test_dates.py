@@ -121,4 +121,4 @@ def test_bad_dates_are_of_the_documents_that_are_read(bench) -> None:
         for path in (bench.jsonl("in.jsonl", rows), bench.folder / "in.parquet"):
             step = {"document_length": {"unit": "chars", "min": 1}}
             totals = bench.run([step], path, read=read, out=f"{path.suffix}{read}").totals()
-            assert totals["bad_dates"] == totals["read"] < 60
+            assert totals.bad_dates == totals.read < 60

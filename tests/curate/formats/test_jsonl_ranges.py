@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.formats import jsonl
-from curate.formats.partitions import InputFile
+from curate.formats.listing import InputFile
 
 LINES = st.lists(st.one_of(st.none(), st.integers(0, 60)), max_size=10)
 

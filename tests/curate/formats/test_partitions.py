@@ -9,9 +9,9 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.formats import inputs, partitions
-from curate.formats.inputs import InputPlan, PlanRest, partition_size
-from curate.formats.partitions import InputFile, Partitions, Slice
+from curate.formats import inputs
+from curate.formats.inputs import InputPlan, Partitions, PlanRest, Slice, partition_size
+from curate.formats.listing import InputFile
 from curate.formats.read_settings import ReadSettings
 from llmcurate.base.disk.files import text_digest
 
@@ -55,7 +55,7 @@ def test_columns_hold_the_same_partitions(tmp_path_factory, cuts, first, last) -
 
 
 def test_a_long_plan_is_read_by_batches(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(partitions, "ROWS", 4)
+    monkeypatch.setattr(inputs, "ROWS", 4)
     cuts = [(Slice(0, n, n + 1),) * (1 + n % 3) for n in range(11)]
     plan = InputPlan(FILES, tuple(cuts))
     mapped = InputPlan.map(tmp_path, plan.write(tmp_path))

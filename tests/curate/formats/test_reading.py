@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -45,7 +46,7 @@ class Read:
                 if batch.refused is not None:
                     for row in batch.refused.split()[1].to_pylist():
                         self.refused.append((row["id"], row["rule"]))
-            self.corrupt += reader.account.corrupt.entries()
+            self.corrupt += map(asdict, reader.account.corrupt.places())
             self.bytes_in += reader.account.bytes_in
 
     def column(self, name: str) -> list[Any]:

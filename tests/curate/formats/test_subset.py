@@ -103,7 +103,7 @@ def test_ids_of_a_part_are_those_of_the_whole_input(bench: Any, files: list[str]
     texts = {row["id"]: row["text"] for row in bench.rows("whole")}
     assert all(texts[row["id"]] == row["text"] for row in bench.rows("part"))
     totals = outcome.totals()
-    assert totals["read"] + totals["passed_over"] == 400
+    assert totals.read + totals.passed_over == 400
 
 
 def test_counts_of_what_is_not_read_are_in_the_record_and_on_the_page(

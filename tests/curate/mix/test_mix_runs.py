@@ -70,7 +70,7 @@ def test_documents_come_as_often_as_the_weights_say_and_none_is_lost(bench):
         "web": 250,
         "wiki": 250,
     }
-    assert outcome.totals()["read"] == 500 and outcome.paths()["corpus"].endswith("half/corpus")
+    assert outcome.totals().read == 500 and outcome.paths()["corpus"].endswith("half/corpus")
 
 
 def test_no_window_of_an_epoch_repeats_a_document_and_sources_are_spread_over_all_parts(bench):
@@ -259,8 +259,8 @@ def test_hostile_input_is_counted_not_mixed(bench):
     bench.jsonl("bad.jsonl", lines)
     outcome = mix(bench, "bad", "bad=bad.jsonl", unit="documents")
     totals = outcome.totals()
-    assert totals["kept"] == len(bench.ids("bad")) >= 6
-    assert totals["corrupt"] + totals["rejected"] >= 2
+    assert totals.kept == len(bench.ids("bad")) >= 6
+    assert totals.corrupt + totals.rejected >= 2
 
 
 def test_tokens_are_counted_by_the_tokenizer_that_is_named(bench):

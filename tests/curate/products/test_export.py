@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from curate.api.outcome import carry_out
-from curate.run.outcome import Options
+from curate.run.driver import carry_out
+from curate.run.records import Options
 from curate.steps.recipe import compose
 
 

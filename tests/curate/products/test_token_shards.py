@@ -171,6 +171,7 @@ def test_a_stopped_encode_of_a_run_goes_once_that_of_other_settings_is_whole(cor
     assert not list(folder.rglob(".shards.partial"))
 
 
+@pytest.mark.slow
 def test_shards_do_not_depend_on_workers(corpus):
     settings = {"tokenizer": str(corpus.folder / "tok"), "shuffle": 5, "val_fraction": 0.3}
     steps, read = ["dedup_exact", {"shards": settings}], {"partition_bytes": 3000}

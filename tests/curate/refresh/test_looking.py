@@ -13,7 +13,7 @@ from curate.inspect.browse.library import Query, library
 from curate.inspect.check import check, repair
 from curate.inspect.whatif.apply import apply
 from curate.inspect.whatif.figures import answer
-from curate.run.outcome import Options
+from curate.run.records import Options
 from llmcurate.base.errors import RunFailed, UsageError
 from tests.curate.refresh.growing import Home, inputs
 
@@ -58,13 +58,13 @@ def test_a_home_has_the_documents_of_all_its_runs_with_their_clusters(home: Home
         gone = books.find(Query(rule="dedup_exact.same_text"))[0]
         clusters = set()
         for row in gone:
-            (decision,) = books.partners(row.id)
-            assert decision["partner_corpus"] is None and books.position(decision["partner_id"])
+            (decision,) = books.decisions(row.id)
+            assert decision.partner_corpus is None and books.position(decision.partner_id)
             # A cluster of one run is not one of another.
-            members = books.find(Query(cluster=f"{decision['method']}:{decision['cluster']}"))[0]
+            members = books.find(Query(cluster=f"{decision.method}:{decision.cluster}"))[0]
             texts = {_text(home, m.position) for m in members}
             assert len(texts) == 1
-            clusters.add(decision["cluster"])
+            clusters.add(decision.cluster)
         assert len(clusters) > 1
 
 

@@ -19,7 +19,7 @@ from curate.inspect.check import check
 from curate.refresh import run, snapshot
 from curate.refresh.outcome import How
 from curate.refresh.state import State
-from curate.run.outcome import Options
+from curate.run.records import Options
 from llmcurate.base.errors import UsageError
 from tests.curate.refresh.growing import START, Home
 

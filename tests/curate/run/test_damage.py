@@ -16,12 +16,12 @@ from typing import NamedTuple
 import pyarrow.parquet as pq
 import pytest
 
-from curate.api.outcome import carry_out
 from curate.corpus.sizes import Sizes
-from curate.engines.messages import WorkerBug
+from curate.engines.base import WorkerBug
 from curate.run import driver, ledger
+from curate.run.driver import carry_out
 from curate.run.intact import MOST_ANEW, Intact
-from curate.run.outcome import Options
+from curate.run.records import Options
 from curate.steps.recipe import parse
 from llmcurate.base.disk.files import listening
 from llmcurate.base.errors import Damaged, LlmcurateError, RunFailed
@@ -331,8 +331,8 @@ class Watched:
     def __exit__(self, *error: object) -> None:
         self._inner.__exit__(*error)
 
-    def map(self, *arguments):
-        for pair in self._inner.map(*arguments):
+    def map(self, *arguments, **how):
+        for pair in self._inner.map(*arguments, **how):
             self._now()
             yield pair
 

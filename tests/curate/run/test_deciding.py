@@ -13,7 +13,7 @@ import pytest
 
 from curate.dedup.exact import DedupExact
 from curate.run import decisions
-from curate.run.messages import ResolveTask
+from curate.run.messages import Resolved, ResolveTask
 from curate.run.stages import Stages
 from llmcurate.base.errors import TooMuchGone
 from tests.curate.command_line import environment
@@ -38,9 +38,9 @@ def test_worker_and_driver_decide_alike(bench, make_pages, monkeypatch, method):
     driver = bench.run(steps, source, out="driver")
     assert bench.bytes_of("worker") == bench.bytes_of("driver")
     for timed in ("seconds", "tasks_cpu"):
-        worker.stages[0]["decided"].pop(timed)
-        driver.stages[0]["decided"].pop(timed)
-    assert worker.stages[0]["decided"] == driver.stages[0]["decided"]
+        worker.stages[0].decided.pop(timed)
+        driver.stages[0].decided.pop(timed)
+    assert worker.stages[0].decided == driver.stages[0].decided
 
 
 @pytest.mark.parametrize("unit", ["documents", "bytes"])
@@ -59,7 +59,7 @@ def test_the_driver_of_a_small_run_loads_no_numba(bench, make_pages):
     subprocess.run(command, cwd=bench.folder, env=environment(), check=True, timeout=120)
 
 
-def dies_once(task: ResolveTask) -> dict:
+def dies_once(task: ResolveTask) -> Resolved:
     """Decides, but in the first process that is asked to."""
     mark = Path(f"{task.own}.died")
     if not mark.exists():

@@ -85,7 +85,7 @@ def test_rejected_documents_are_an_input_again_and_again(bench, make_pages):
         before = bench.ids(f"{n - 1}", "rejected")
         outcome = bench.run(STEPS, source, out=f"{n}")
         totals = outcome.totals()
-        assert totals["read"] == len(before) == totals["kept"] + totals["rejected"]
+        assert totals.read == len(before) == totals.kept + totals.rejected
         assert "none" in bench.ids(f"{n}", "rejected")
 
 
@@ -158,7 +158,7 @@ def test_an_unfinished_run_within_its_input_goes_on(bench, make_pages, monkeypat
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(assemble, "swap", stops)
         bench.run(STEPS, source, out="nest/out")
-    assert bench.run(STEPS, source, out="nest/out").totals()["read"] == 20
+    assert bench.run(STEPS, source, out="nest/out").totals().read == 20
 
 
 def test_what_a_dead_worker_left_half_written_comes_into_no_folder(tmp_path):

@@ -5,16 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from curate.refresh.outcome import Refreshed
-from curate.run.funnel import product_line, reasons, rows
+from curate.run.records import StageRecord, funnel_rows, product_line, reasons
 
 
 def test_a_step_has_its_own_rules_the_largest_first_and_of_equals_by_name() -> None:
-    stage = {
-        "read": 100, "steps": ["c4", "c4#2", "c4_paragraphs"], "cut": {"c4.end": 2, "c4#2.end": 3},
-        "primary": {"c4.b": 7, "c4.a": 7, "c4.x": 9, "c4#2.a": 1, "engine.quarantine": 2},
-        "cut_bytes": {"c4.end": 1500}, "seconds": {"c4": 1.5},
-    }  # fmt: skip
-    first, second, third, engine = rows({"stages": [stage]})
+    stage = StageRecord(
+        read=100, steps=["c4", "c4#2", "c4_paragraphs"], cut={"c4.end": 2, "c4#2.end": 3},
+        primary={"c4.b": 7, "c4.a": 7, "c4.x": 9, "c4#2.a": 1, "engine.quarantine": 2},
+        cut_bytes={"c4.end": 1500}, seconds={"c4": 1.5},
+    )  # fmt: skip
+    first, second, third, engine = funnel_rows([stage])
     assert [*first.rules.items()] == [("x", 9), ("a", 7), ("b", 7)] and first.cut == {"end": 2}
     assert (first.after, second.before, third.before, engine.after) == (77, 77, 76, 74)
     assert reasons(first, 3) == "x 9, a 7, b 7; cut 1.50 kB of text"

@@ -7,8 +7,8 @@ import random
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from curate.corpus.manifests import changed_ids, part_path
 from curate.corpus.sizes import Sizes
-from curate.corpus.stage_files import changed_ids, part_path
 from curate.formats.inputs import plan_inputs
 from curate.formats.read_settings import ReadSettings
 from curate.formats.reading import ID_SCHEMA, PartitionReader

@@ -10,14 +10,14 @@ import time
 
 import pytest
 
-from curate.run import interrupt
+from llmcurate.base import terminal
 
 SCRIPT = """
 import hashlib, sys, time
-from curate.run import interrupt
-interrupt.GRACE_SECONDS = 0.3
+from llmcurate.base import terminal
+terminal.GRACE_SECONDS = 0.3
 try:
-    with interrupt.prompt_interrupt():
+    with terminal.prompt_interrupt():
         print("ready", flush=True)
         {body}
 except KeyboardInterrupt:
@@ -49,7 +49,7 @@ def test_an_interrupt_is_raised_where_it_can_be_and_ends_the_process_where_not(b
 def test_a_caller_with_a_handler_of_its_own_keeps_it():
     handler = signal.signal(signal.SIGINT, lambda *_: None)
     try:
-        with interrupt.prompt_interrupt():
+        with terminal.prompt_interrupt():
             assert signal.set_wakeup_fd(-1) == -1
     finally:
         signal.signal(signal.SIGINT, handler)
@@ -59,7 +59,7 @@ def test_outside_the_main_thread_nothing_changes():
     seen = []
 
     def work() -> None:
-        with interrupt.prompt_interrupt():
+        with terminal.prompt_interrupt():
             seen.append(True)
 
     thread = threading.Thread(target=work)
@@ -70,10 +70,10 @@ def test_outside_the_main_thread_nothing_changes():
 
 COMMAND = """
 import hashlib, sys, time
-from curate.run import interrupt
-interrupt.GRACE_SECONDS = 0.3
-interrupt.end_on_sigterm()
-with interrupt.prompt_interrupt():
+from llmcurate.base import terminal
+terminal.GRACE_SECONDS = 0.3
+terminal.end_on_sigterm()
+with terminal.prompt_interrupt():
     print("ready", flush=True)
     {body}
 """

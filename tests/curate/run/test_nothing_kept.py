@@ -31,7 +31,7 @@ def test_the_step_that_took_most_stands_first(bench):
     texts = ["A long text of some words.", "B long text of some words.", "C long text here.", "D"]
     source = bench.jsonl("in.jsonl", [{"text": text} for text in [*texts, texts[0]]])
     steps = [{"dedup_exact": {"max_removal": 1.0}}, {"document_length": {"min": 1000}}]
-    line = bench.run(steps, source).totals()["nothing_kept"]
+    line = bench.run(steps, source).totals().nothing_kept
     assert line.startswith("nothing was kept: document_length dropped 4 of 5 (too_short 4); dedup")
 
 

@@ -9,11 +9,11 @@ from dataclasses import fields
 import pytest
 
 from curate.formats.events import MOST_NAMED
-from curate.formats.inputs import InputPlan
-from curate.formats.partitions import InputFile, Slice
+from curate.formats.inputs import InputPlan, Slice
+from curate.formats.listing import InputFile
 from curate.run.messages import CutExample, StageResult
-from curate.run.outcome import sum_up
 from curate.run.plan import MapStage
+from curate.run.records import sum_up
 from llmcurate.base.errors import RunFailed
 
 STAGE = MapStage(0, "key", None, [])
@@ -54,11 +54,11 @@ def test_partitions_are_merged_and_let_go() -> None:
             yield one
 
     record = sum_up(STAGE, inputs(10), results())
-    assert (record["read"], record["kept"], record["bytes_out"]) == (40, 30, 45)
-    assert record["primary"] == {"c4.0": 5, "c4.1": 5} and record["seconds"] == {"c4": 2.5}
-    assert (record["start"], record["compiled"], record["peak_bytes"]) == ([1.0, 3.0], 5.0, 100)
-    assert [e["key"] for e in record["cut_examples"]["c4.line"]] == [1, 2, 3]
-    offsets = [e["offset"] for e in record["corrupt_examples"]]
+    assert (record.read, record.kept, record.bytes_out) == (40, 30, 45)
+    assert record.primary == {"c4.0": 5, "c4.1": 5} and record.seconds == {"c4": 2.5}
+    assert (record.start, record.compiled, record.peak_bytes) == ([1.0, 3.0], 5.0, 100)
+    assert [e.key for e in record.cut_examples["c4.line"]] == [1, 2, 3]
+    offsets = [e["offset"] for e in record.corrupt_examples]
     assert offsets == [*range(MOST_NAMED)]
 
 

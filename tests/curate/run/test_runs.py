@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curate.corpus.stage_files import part_path, read_kept
+from curate.corpus.manifests import part_path, read_kept
 from curate.run.records import reading_notices
 from llmcurate.base.errors import UsageError
 
@@ -70,14 +70,14 @@ def test_two_runs_of_one_process_leave_each_others_files_alone(bench, make_pages
 
 def test_read_is_kept_and_rejected_in_every_stage(base):
     stages = base.outcome.stages
-    assert [s["read"] for s in stages] == [150, stages[0]["kept"], stages[1]["kept"]]
-    assert all(s["read"] == s["kept"] + s["rejected"] for s in stages)
+    assert [s.read for s in stages] == [150, stages[0].kept, stages[1].kept]
+    assert all(s.read == s.kept + s.rejected for s in stages)
     totals = base.outcome.totals()
-    assert totals["rejected"] > 20
+    assert totals.rejected > 20
     assert sorted(base.ids("base") + base.ids("base", "rejected")) == [
         f"d{i:04d}" for i in range(150)
     ]
-    assert sum(totals["by_rule"].values()) == totals["rejected"]
+    assert sum(totals.by_rule.values()) == totals.rejected
 
 
 def test_the_manifest_counts_and_hashes_what_lies_beside_it(base):
@@ -164,7 +164,7 @@ def test_another_input_file_is_read(base, make_pages):
     out = copied(base, "more")
     more = base.jsonl("more.jsonl", [{"id": "new", "text": make_pages(1, seed=9)[0]["text"]}])
     outcome = base.run(STEPS, base.folder / "in.jsonl", more, out="more", read=SMALL)
-    assert outcome.totals()["read"] == 151
+    assert outcome.totals().read == 151
     assert "new" in base.ids("more")
     assert out.is_dir()
 
@@ -235,7 +235,7 @@ def test_a_rejected_text_is_the_text_as_it_entered_the_dropping_step(bench):
 def test_input_without_any_document_gives_empty_outputs(bench):
     source = bench.jsonl("in.jsonl", [])
     outcome = bench.run(STEPS, source)
-    assert outcome.totals()["read"] == 0
+    assert outcome.totals().read == 0
     assert bench.rows() == [] and bench.rows("out", "rejected") == []
     assert [p.name for p in (bench.folder / "out/corpus").iterdir()] == ["part-00000.parquet"]
 
@@ -245,7 +245,7 @@ def test_what_cannot_be_read_is_counted_and_listed(bench):
     source = bench.jsonl("in.jsonl", ['{"id": "a", "text": "b"}', "{broken", line])
     outcome = bench.run(["dedup_exact"], source, read={"max_record_bytes": 1000})
     totals = outcome.totals()
-    assert (totals["read"], totals["kept"], totals["corrupt"]) == (2, 1, 1)
+    assert (totals.read, totals.kept, totals.corrupt) == (2, 1, 1)
     (entry,) = map(json.loads, (bench.folder / "out/corrupt.jsonl").read_text().splitlines())
     assert (entry["file"], entry["offset"]) == (str(source), 25)
     (refused,) = bench.rows("out", "rejected")
@@ -292,8 +292,8 @@ def test_what_is_left_out_or_damaged_is_counted_named_and_noted_once(bench):
     read = {"max_carried_bytes": 1000}
     outcome = bench.run(["extract", "dedup_exact"], source.parent, read=read)
     totals = outcome.totals()
-    assert (totals["read"], totals["kept"], totals["corrupt"]) == (2, 2, 230)
-    assert (totals["left_out"], totals["digests_differing"]) == (1, 1)
+    assert (totals.read, totals.kept, totals.corrupt) == (2, 2, 230)
+    assert (totals.left_out, totals.digests_differing) == (1, 1)
     named = [json.loads(x) for x in (bench.folder / "out/corrupt.jsonl").read_text().splitlines()]
     assert [entry["count"] for entry in named] == [1] * 100 + [130]
     record = json.loads((bench.folder / "out/run.json").read_text())
@@ -336,7 +336,7 @@ def test_files_that_gave_no_document_are_counted_and_the_first_is_named(bench):
     assert "Files that gave no document: 8" in report
     header = source.with_name("header.csv")
     outcome = bench.run([{"tokenizer": {"vocab": 300}}], source, header, out="product", read=read)
-    assert outcome.totals()["files_without_documents"] == 1
+    assert outcome.totals().files_without_documents == 1
     assert reading_notices(outcome) == ["1 file gave no document: header.csv"]
     bench.run(steps, source, out="whole", read=read)
     assert json.loads((bench.folder / "whole/run.json").read_text())["notices"] == []

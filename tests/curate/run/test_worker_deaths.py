@@ -9,10 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from curate.engines.base import OnDeath
-from curate.engines.messages import Death
+from curate.engines.base import Death, OnDeath, retry_once
 from curate.run.messages import StageTask
-from curate.run.worker_deaths import LAST, QUARANTINE_LIMIT, find_culprit, retry_once
+from curate.run.stages import LAST, QUARANTINE_LIMIT, find_culprit
 from llmcurate.base.errors import RunFailed
 
 CRASH, KILL, LATE = (-11, 0.0), (-9, 0.0), (-9, 30.0)

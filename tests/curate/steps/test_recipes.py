@@ -282,3 +282,11 @@ def test_a_pipe_is_no_recipe(tmp_path):
 def test_a_device_is_no_word_list(step):
     with pytest.raises(UsageError, match="pipe, socket or device"):
         parse(f"steps: [{step}]", "x.yaml").digest()
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("mine.py", "a Python file"), ("my.ipynb", "a notebook")]
+)
+def test_a_file_of_another_kind_is_named_as_one(name: str, kind: str) -> None:
+    with pytest.raises(UsageError, match=f"{name} is {kind}, not a recipe"):
+        parse("x = 1", name)

@@ -11,17 +11,18 @@ import jsonschema
 import pytest
 import yaml
 
-from curate.steps import sources
+from curate.steps import registry
 from curate.steps.contracts import Step
 from curate.steps.recipe import parse
-from curate.steps.registry import REGISTRY, step_class
-from curate.steps.schema import (
+from curate.steps.registry import (
     FILE,
+    REGISTRY,
     class_schema,
     definition_of,
     recipe_schema,
+    schema_text,
     shipped_schema,
-    text_of,
+    step_class,
 )
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -40,7 +41,7 @@ def is_valid(recipe: Any) -> bool:
 
 def test_the_checked_in_schema_is_that_of_the_fields(schema: dict[str, Any]) -> None:
     written = (ROOT / "pipelines" / FILE).read_text(encoding="utf-8")
-    assert written == text_of(schema), "run `make reference`"
+    assert written == schema_text(schema), "run `make reference`"
     assert json.loads(written) == schema
 
 
@@ -61,10 +62,10 @@ def test_the_digest_of_fields_changes_with_a_field_and_with_no_function(
 ) -> None:
     def digest(text: str) -> str:
         (tmp_path / "module.py").write_text(text, encoding="utf-8")
-        sources._outside_functions.cache_clear()
-        return sources.fields_digest("module:A", ["module"])
+        registry._outside_functions.cache_clear()
+        return registry.fields_digest("module:A", ["module"])
 
-    monkeypatch.setattr(sources, "HOME", str(tmp_path))
+    monkeypatch.setattr(registry, "HOME", str(tmp_path))
     text = "class A:\n    most: int = 1\n\n    def apply(self,\n    ) -> None:\n        a = 1\n"
     before = digest(text)
     for changed in (text.replace("a = 1", "b = 2"), "import os\n" + text, "# why\n" + text):
@@ -72,7 +73,7 @@ def test_the_digest_of_fields_changes_with_a_field_and_with_no_function(
     added = text.replace("    def", "    least: int = 0\n\n    def", 1)
     for changed in (text.replace("most", "least"), text.replace("int", "float", 1), added):
         assert digest(changed) != before
-    sources._outside_functions.cache_clear()
+    registry._outside_functions.cache_clear()
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)

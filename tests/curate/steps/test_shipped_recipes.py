@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from curate.api.outcome import carry_out
 from curate.demo.texts import load_articles
-from curate.run.outcome import Options
+from curate.run.driver import carry_out
+from curate.run.records import Options
 from curate.steps.recipe import load
 from curate.steps.shipped import names
 from llmcurate.base.errors import UsageError
@@ -74,7 +74,7 @@ def test_a_published_recipe_keeps_prose_and_drops_the_rest(
         sets += (f"quality.model={quality_model}",)
     out = shared_bench.folder / name
     totals = carry_out(load(name, sets), [str(articles)], out, Options(1, True)).totals()
-    assert totals["read"] == totals["kept"] + totals["rejected"]
+    assert totals.read == totals.kept + totals.rejected
     kept = shared_bench.ids(name)
     english = {a.id for a in load_articles() if a.lang == "en"}
     assert {i.rpartition("/")[0] for i in kept} <= english
@@ -154,8 +154,8 @@ def test_wangchanberta_keeps_thai_text_and_cleans_it(shared_bench: Any) -> None:
     assert len(kept) == len(thai) + 1
     assert kept["dirty"].endswith(" มาก & ครับ")
     assert not any("\n" in text for text in kept.values())
-    assert totals["by_rule"]["wangchanberta.no_thai"] == 3
-    assert totals["by_rule"]["document_length.too_short"] == 1
+    assert totals.by_rule["wangchanberta.no_thai"] == 3
+    assert totals.by_rule["document_length.too_short"] == 1
 
 
 @pytest.mark.parametrize("name", ["dclm-baseline", "pile-cc"])
@@ -200,10 +200,10 @@ def test_a_recipe_for_texts_keeps_whole_articles(
     sets += ("bad_words.badwords=null",) if name == "mc4" else ()
     out = shared_bench.folder / name
     totals = carry_out(load(name, sets), [str(articles)], out, Options(1, True)).totals()
-    assert totals["read"] == totals["kept"] + totals["rejected"]
+    assert totals.read == totals.kept + totals.rejected
     whole = {a.text for a in load_articles() if a.lang == "en"}
     texts = {r["text"].strip() for r in shared_bench.rows(name)}
-    assert totals["kept"] > 60 or name == "oscar"  # the demo's articles have short lines
+    assert totals.kept > 60 or name == "oscar"  # the demo's articles have short lines
     assert name in ("oscar", "roots") or len(texts & {t.strip() for t in whole}) > 30
 
 
@@ -230,7 +230,7 @@ def test_dolma_cuts_sentences_by_the_users_models(
     out = shared_bench.folder / "dolma-web"
     totals = carry_out(load("dolma", tuple(sets)), [str(articles)], out, Options(1, True)).totals()
     kept = shared_bench.rows("dolma-web")
-    assert totals["kept"] == len(kept) > 60
+    assert totals.kept == len(kept) > 60
     assert {"tagger.max_score", "tagger#2.max_score"} <= set(kept[0])
     assert all(r["tagger#2.max_score"] < 0.9 for r in kept)  # the first one has cut them
 
@@ -297,7 +297,7 @@ def test_ccnet_cuts_paragraphs_that_come_twice_and_those_too_unexpected_or_too_l
     totals = carry_out(
         recipe, [str(path)], shared_bench.folder / "ccnet", Options(1, True)
     ).totals()
-    assert totals["read"] == totals["kept"] + totals["rejected"] == len(rows)
+    assert totals.read == totals.kept + totals.rejected == len(rows)
     kept, gone = shared_bench.rows("ccnet"), shared_bench.rows("ccnet", "rejected")
     assert all(menu not in r["text"] and r["lang"] == "en" for r in kept)
     assert {r["rule"] for r in gone} <= {"too_short", "language", "nothing_left", "language_score"}

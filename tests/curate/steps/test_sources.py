@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from curate.steps.functions import source_digest
 from curate.steps.recipe import make_step
-from curate.steps.sources import source_digest
 
 STEP = """
 from typing import ClassVar

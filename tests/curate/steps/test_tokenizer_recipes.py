@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, pre_tokenizers
 
-from curate.api.outcome import carry_out
-from curate.run.outcome import Options
+from curate.run.driver import carry_out
+from curate.run.records import Options
 from curate.steps.recipe import load
 from curate.steps.shipped import names
 from tests.parameters import drawn

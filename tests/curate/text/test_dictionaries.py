@@ -10,9 +10,8 @@ import pytest
 from curate.documents.documents import documents
 from curate.filters.language_words import unspaced_tokens
 from curate.steps.recipe import make_step
-from curate.text import dictionaries
-from curate.text.dictionaries import Source, dictionary_for, effective
-from curate.text.profiles import Profile
+from curate.text import languages
+from curate.text.languages import Profile, Source, dictionary_for, effective
 from llmcurate.base.errors import UsageError
 
 WORDS = ("แมว", "กิน", "ปลา", "และ", "นอน")
@@ -27,7 +26,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "words.txt").write_text("\n".join(f"{w} 7 n" for w in WORDS), "utf-8")
     monkeypatch.syspath_prepend(tmp_path)
     source = Source("wordsofthai", "words.txt", ("Thai",))
-    monkeypatch.setattr(dictionaries, "SOURCES", {"tha": source})
+    monkeypatch.setattr(languages, "SOURCES", {"tha": source})
     return folder / "words.txt"
 
 
@@ -42,7 +41,7 @@ def test_auto_names_the_lists_there_are_with_their_hashes(package: Path) -> None
 def test_another_list_than_the_run_had_is_refused(package: Path) -> None:
     words = effective("auto", ["tha"])
     package.write_text("แมว\n", "utf-8")
-    dictionaries._digest.cache_clear()
+    languages._digest.cache_clear()
     with pytest.raises(UsageError, match="another list than the run had"):
         effective(words, ["tha"])
     with pytest.raises(UsageError, match=r"no dictionary for jpn: pip install"):

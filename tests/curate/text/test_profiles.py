@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from curate.steps.recipe import make_step
-from curate.text import profiles
-from curate.text.profiles import chosen, shipped
+from curate.text import languages
+from curate.text.languages import chosen, shipped
 from llmcurate.base.errors import UsageError
 
 STEPS = ("gopher_quality", "gopher_repetition", "fineweb_quality", "language", "c4")
@@ -59,7 +59,7 @@ def test_ones_own_profile_comes_before_the_shipped_one(tmp_path: Path) -> None:
     assert thai == shipped()["tha"]
     # Of one profile in the file it is clear which is meant where nothing says the language.
     assert own.of(None) == german
-    assert profiles.read(tmp_path) == profiles.read(tmp_path / "profiles.yaml")
+    assert languages.read(tmp_path) == languages.read(tmp_path / "profiles.yaml")
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import random
+from dataclasses import asdict, replace
 
 import pytest
 import xxhash
@@ -12,12 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tokenize_kit.card.figures import PIECE_BYTES, Sample
-from tokenize_kit.card.page import MOST_ROWS, Card, code_span, table
+from tokenize_kit.card.page import MOST_ROWS, code_span, table
 from tokenize_kit.change.convert import convert
-from tokenize_kit.change.extend import extend
-from tokenize_kit.change.prune import prune
 from tokenize_kit.change.verify import pack_texts
 from tokenize_kit.judge.compare import compare
+from tokenize_kit.lab.extend import extend
+from tokenize_kit.lab.prune import prune
+from tokenize_kit.learn.mixture import MixtureRead, Share
 from tokenize_kit.learn.training import train_tokenizer
 
 TEXTS = [
@@ -84,8 +86,9 @@ def test_a_sample_is_the_smallest_hashes_that_fit_in_any_order(texts, seed, most
 def test_figures_are_those_of_eval_on_the_same_texts(cards, model):
     folder, card = cards[model]
     figures = compare([folder / "tokenizer.json"], [(*pack_texts(TEXTS), {})])["tokenizers"][0]
-    measured = card["measured"]
-    assert measured["texts"] == len(TEXTS) and measured["on"] == "a sample of the training text"
+    measured = asdict(card.measured)
+    assert measured["texts"] == len(TEXTS)
+    assert measured["on"] == "a sample of the training text"
     for name in measured.keys() & figures.keys() - {"first_lost", *TABLES}:
         assert measured[name] == (figures[name] and pytest.approx(figures[name], abs=1e-6)), name
     assert [measured[name] for name in TABLES] == [figures[name] for name in TABLES]
@@ -97,15 +100,15 @@ def test_figures_are_those_of_eval_on_the_same_texts(cards, model):
 def test_the_page_has_the_facts_of_the_json(cards, model):
     folder, card = cards[model]
     text = page_of(folder)
-    assert text.startswith(f"# Tokenizer: {card['algorithm']}, {card['vocab']:,} tokens\n")
+    assert text.startswith(f"# Tokenizer: {card.algorithm}, {card.vocab:,} tokens\n")
     digest = hashlib.sha256((folder / "tokenizer.json").read_bytes()).hexdigest()
     assert f"| sha256 of the tokenizer's file | `{digest}` |" in text
-    assert f"| bytes a token | {card['measured']['bytes_a_token']:.3f} |" in text
+    assert f"| bytes a token | {card.measured.bytes_a_token:.3f} |" in text
     assert "Measured on a sample of the training text, drawn by a hash with seed 0: 3 " in text
-    assert f"| sum of the texts' xxh3-128 | `{card['texts_xxh3']}` |" in text
-    for name, value in card["settings"].items():
+    assert f"| sum of the texts' xxh3-128 | `{card.texts_xxh3}` |" in text
+    for name, value in card.settings.items():
         assert f"| `{name}` | " in text and (value is not None) != (f"| `{name}` | not" in text)
-    for token, number in card["special_tokens"].items():
+    for token, number in card.special_tokens.items():
         shown = token.replace("|", "\\|")
         assert f"| `{shown}` | {number} |" in text
     assert ("SentencePieceProcessor" in text) == (model == "unigram")
@@ -116,7 +119,7 @@ def test_the_page_has_the_facts_of_the_json(cards, model):
 def test_what_is_not_kept_is_said(tmp_path):
     card = train_tokenizer(TEXTS, tmp_path, vocab=320, normalise="nfc", space_token="<_>")
     text = page_of(tmp_path)
-    assert not card["lossless"] and "exactly: nothing" not in text
+    assert not card.lossless and "exactly: nothing" not in text
     assert "it is normalised (nfc) before it is cut, and a `<_>` in it comes back as a" in text
 
 
@@ -128,8 +131,8 @@ def test_gguf_is_possible_where_convert_writes_it(tmp_path):
         ({}, None),
     ):
         card = train_tokenizer(TEXTS, tmp_path, vocab=320, **chosen)
-        assert card["gguf"].get("tokenizer.ggml.pre") == card["gguf_pattern"] == pre
-        assert ("refused" in card["gguf"]) == (pre is None)
+        assert card.gguf.get("tokenizer.ggml.pre") == card.gguf_pattern == pre
+        assert ("refused" in card.gguf) == (pre is None)
         assert ("llama.cpp cannot load it" in page_of(tmp_path)) == (pre is None)
         if pre:
             convert(tmp_path, tmp_path / "tok.gguf", "gguf")
@@ -144,9 +147,9 @@ def test_the_same_texts_in_any_order_give_the_same_card_and_page(cards, tmp_path
 
 def test_other_texts_have_another_hash(cards, tmp_path):
     card = train_tokenizer([*TEXTS[1:], TEXTS[0][:-1]], tmp_path, vocab=VOCAB["bpe"])
-    assert card["texts_xxh3"] != cards["bpe"][1]["texts_xxh3"]
+    assert card.texts_xxh3 != cards["bpe"][1].texts_xxh3
     whole = sum(xxhash.xxh3_128_intdigest(text.encode()) for text in TEXTS) % (1 << 128)
-    assert cards["bpe"][1]["texts_xxh3"] == f"{whole:032x}"
+    assert cards["bpe"][1].texts_xxh3 == f"{whole:032x}"
 
 
 def test_tokenizers_that_were_changed_have_a_page_too(cards, tmp_path):
@@ -164,15 +167,15 @@ def test_tokenizers_that_were_changed_have_a_page_too(cards, tmp_path):
         path = tmp_path / file
         alone = path.name == "spm.model"
         name = path.with_suffix(".card.json") if alone else path.parent / "tokenizer_card.json"
-        assert json.loads(name.read_text()) == card
+        assert json.loads(name.read_text()) == json.loads(json.dumps(card.json()))
         text = name.with_suffix(".md").read_text()
-        assert card["tokenizer_sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
-        assert card["tokenizer_sha256"] in text and head in text
+        assert card.tokenizer_sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+        assert card.tokenizer_sha256 in text and head in text
         assert "`<|endoftext|>` ends a document." in text
-    sizes = [card["vocab"] for card in changed]
-    whole = cards["bpe"][1]["vocab"]
-    assert sizes == [whole + 9, changed[1]["new_tokens"], whole, cards["unigram"][1]["vocab"]]
-    assert [card.get("measured", {}).get("on") for card in changed] == [
+    sizes = [card.vocab for card in changed]
+    whole = cards["bpe"][1].vocab
+    assert sizes == [whole + 9, changed[1].new_tokens, whole, cards["unigram"][1].vocab]
+    assert [card.measured and card.measured.on for card in changed] == [
         "the texts that were learned from",
         "a sample of the texts it was tried on",
         None,
@@ -201,11 +204,11 @@ def test_any_text_in_code_is_that_text_and_no_markdown(text):
 
 def test_a_long_mixture_is_cut_and_what_it_names_stays_text(cards):
     values = {
-        f"</table>`|{n}": {"weight": 1.0, "documents": 1, "bytes": 5, "share": 0.01}
+        f"</table>`|{n}": Share(weight=1.0, documents=1, bytes=5, share=0.01)
         for n in range(MOST_ROWS + 7)
     }
-    mixture = {"column": "a|b", "temperature": 3.0, "values": values}
-    text = Card(cards["bpe"][1] | {"mixture": mixture}).page("tokenizer_card.json")
+    mixture = MixtureRead("a|b", 3.0, values)
+    text = replace(cards["bpe"][1], mixture=mixture).page("tokenizer_card.json")
     assert text.count("</table>") == MOST_ROWS and "7 more are in the JSON." in text
     assert "Mixture by the column `a|b`, temperature 3:" in text
     html = pytest.importorskip("markdown_it").MarkdownIt("commonmark").enable("table").render(text)

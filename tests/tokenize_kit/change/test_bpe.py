@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 from llmcurate.base.errors import LlmcurateError
 from tests.parameters import drawn
 from tests.tokenize_kit.sentencepiece_models import trained
-from tokenize_kit.change.addition import Rows
 from tokenize_kit.change.bpe import learn_character_tokens
 from tokenize_kit.change.convert import convert
-from tokenize_kit.change.embeddings import Checkpoint, as_float32, as_stored, write_tensors
-from tokenize_kit.change.extend import extend
 from tokenize_kit.change.original import open_tokenizer
-from tokenize_kit.change.prune import prune
 from tokenize_kit.change.verify import pack_texts
 from tokenize_kit.formats.tokenizer_json import load_tokenizer
+from tokenize_kit.lab.addition import Rows
+from tokenize_kit.lab.embeddings import Checkpoint, as_float32, as_stored, write_tensors
+from tokenize_kit.lab.extend import extend
+from tokenize_kit.lab.prune import prune
 from tokenize_kit.learn.bpe import choose_characters
 from tokenize_kit.learn.training import train_tokenizer
 
@@ -94,10 +94,10 @@ def test_old_ids_stay_and_new_tokens_shorten_text(old, extended):
     before, after = open_tokenizer(old).form, open_tokenizer(file).form
     assert before.tokens.items() <= after.tokens.items() and before.others == after.others
     new = set(after.tokens.values()) - set(before.tokens.values())
-    assert new == set(range(before.size, before.size + card["new_tokens"]))
-    assert card["new_tokens"] == 12 and card["algorithm"] == "BPE of characters"
-    assert card["bytes_a_token_after"] > 1.2 * card["bytes_a_token_before"]
-    assert card["measured"]["bytes"] == card["measured_bytes"]
+    assert new == set(range(before.size, before.size + card.new_tokens))
+    assert card.new_tokens == 12 and card.algorithm == "BPE of characters"
+    assert card.bytes_a_token_after > 1.2 * card.bytes_a_token_before
+    assert card.measured.bytes == card.measured_bytes
 
 
 def test_text_is_encoded_as_before_and_then_merged_further(old, extended):
@@ -236,9 +236,9 @@ def test_any_text_whose_tokens_all_stay_has_its_old_ids(old, pruned):
     former, latter = open_tokenizer(old), open_tokenizer(file)
     table = pq.read_table(file.parent / "token_map.parquet")
     new = table["new_id"].to_pylist()
-    assert card["dropped"] >= 3 and card["texts_without_dropped_tokens"] == len(ENGLISH)
+    assert card.dropped >= 3 and card.texts_without_dropped_tokens == len(ENGLISH)
     kept = {number for number, n in enumerate(new) if n is not None}
-    assert set(former.form.others) <= kept and latter.form.size == len(kept) == card["new_tokens"]
+    assert set(former.form.others) <= kept and latter.form.size == len(kept) == card.new_tokens
     names, shown = names_of(former.form), table["token"].to_pylist()
     assert shown == [names[number] for number in range(former.form.size)]
     tried = []
@@ -256,10 +256,10 @@ def test_any_text_whose_tokens_all_stay_has_its_old_ids(old, pruned):
 
 
 def test_so_many_stay_as_are_asked_for_and_text_still_comes_back(old, pruned, tmp_path):
-    most = pruned[1]["new_tokens"] - 4  # so that some go that are used
+    most = pruned[1].new_tokens - 4  # so that some go that are used
     card = prune(old, lambda: [pack_texts(ENGLISH)], tmp_path, most=most)
-    assert card["new_tokens"] == most
-    assert card["texts_without_dropped_tokens"] < len(ENGLISH)
+    assert card.new_tokens == most
+    assert card.texts_without_dropped_tokens < len(ENGLISH)
     smaller = open_tokenizer(tmp_path / old.name)
     unknown = smaller.form.unknown
     assert smaller.form.byte_fallback or unknown not in ids_of(smaller, ENGLISH[0])

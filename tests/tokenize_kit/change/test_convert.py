@@ -168,15 +168,15 @@ def test_ranks_of_a_tokenizer_json_are_tiktokens(byte_level, tmp_path, name):
     ranks = {base64.b64decode(a): int(b) for a, b in (line.split() for line in lines)}
     library = tiktoken.Encoding(
         "test",
-        pat_str=card["pat_str"],
+        pat_str=card.pat_str,
         mergeable_ranks=ranks,
-        special_tokens=card["special_tokens"],
+        special_tokens=card.special_tokens,
     )
     own = Tokenizer.from_file(str(byte_level / name / "tokenizer.json"))
     own.encode_special_tokens = True
     for text in [*SCRIPTS, *TEXTS[:4]]:
         assert library.encode_ordinary(text) == own.encode(text).ids
-    assert card["pattern"] == name
+    assert card.pattern == name
     assert json.loads((tmp_path / "x.card.json").read_text())["special_tokens"] == {
         "<|endoftext|>": 0
     }
@@ -253,7 +253,7 @@ def test_a_pattern_is_known_however_it_is_written(byte_level, tmp_path):
 
     source = changed(byte_level, tmp_path, rewrite, "deepseek")
     card = convert(source, tmp_path / "x.gguf", "gguf")
-    assert card["tokenizer.ggml.pre"] == "deepseek-v3"
+    assert card.terms["tokenizer.ggml.pre"] == "deepseek-v3"
 
 
 @pytest.mark.parametrize(("name", "alike"), [("gpt2", "phi-2"), ("llama3", "llama-v3")])
@@ -349,7 +349,7 @@ def test_ids_that_differ_on_the_given_texts_are_refused(byte_level, tmp_path):
     card = convert(
         source, tmp_path / "x.gguf", "gguf", batches=[pack_texts(["plain words, 12 of them"])]
     )
-    assert card["verified_texts"] == 1 and card["tokenizer.ggml.pre"] == "gpt-4o"
+    assert card.verified_texts == 1 and card.terms["tokenizer.ggml.pre"] == "gpt-4o"
     with pytest.raises(CannotHold, match="it would not be faithful: in 'กี่'"):
         convert(source, tmp_path / "y.gguf", "gguf", batches=[pack_texts(["a", "กี่"])])
     assert not (tmp_path / "y.gguf").exists()
@@ -413,7 +413,7 @@ def test_the_command_says_what_was_verified(models, tmp_path):
     # The figures are those of the source, too: the ids are the same.
     assert (card["measured"]["texts"], card["measured"]["bytes"]) == (2, 16)
     assert card["measured"]["lost"] == 0
-    assert "measured" not in convert(models / "llama.model", tmp_path / "x.gguf", "gguf")
+    assert convert(models / "llama.model", tmp_path / "x.gguf", "gguf").measured is None
     result = CliRunner().invoke(app, arguments[:-1])
     assert "the same ids in 2 of 2 texts (16 bytes) as llama.model" in result.output
     assert {file.name for file in out.iterdir()} == {

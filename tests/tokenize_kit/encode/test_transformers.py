@@ -32,7 +32,7 @@ def test_a_folder_opens_and_gives_the_ids_and_the_text(tmp_path, name):
     ids = theirs(text, add_special_tokens=False)["input_ids"]
     assert ids == load_tokenizer(out / "tokenizer.json").encode(text).ids
     assert theirs.decode(ids) == text or name == "wordpiece"
-    assert (len(theirs), theirs.eos_token) == (card["vocab"], card["end_of_text"])
+    assert (len(theirs), theirs.eos_token) == (card.vocab, card.end_of_text)
     assert theirs.unk_token == ("[UNK]" if name == "wordpiece" else None)
     chat = theirs.apply_chat_template([{"role": "user", "content": "hi"}], tokenize=False)
-    assert chat == f"hi{card['end_of_text']}"
+    assert chat == f"hi{card.end_of_text}"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from tests.tokenize_kit.byte_bpe import split_pattern, train_bpe
-from tokenize_kit.learn.byte_words import build_tokenizer, count_words, lay_out_words, learn_merges
+from tokenize_kit.learn.bpe import build_tokenizer, count_words, lay_out_words, learn_merges
 from tokenize_kit.learn.options import DEFAULT_PATTERN
 from tokenize_kit.learn.words import WordCounts
 from tokenize_kit.pattern.automaton import compile_pattern

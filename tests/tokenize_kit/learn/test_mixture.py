@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmcurate.base.errors import LlmcurateError
-from tokenize_kit.learn.bpe import train_sizes
-from tokenize_kit.learn.mixture import Mixture, _limit, text_hashes
+from tokenize_kit.learn.bpe import train_byte_bpe
+from tokenize_kit.learn.mixture import Mixture, SampleDrawn, _limit, text_hashes
 from tokenize_kit.learn.options import TrainingOptions, Weights, parse_weights, tempered
 from tokenize_kit.learn.training import train_on_corpus, train_tokenizers
 
@@ -117,22 +117,22 @@ def copies(times, least=2):
     """The tokenizer of ROWS, each as many times as its language says."""
     documents = [(text, 1) for text, lang in ROWS for _ in range(times.get(lang, times["*"]))]
     options = TrainingOptions(sizes=(600,), min_frequency=least)
-    return train_sizes(documents, options)[0].to_str(pretty=True).encode()
+    return train_byte_bpe(documents, options)[0].tokenizer.to_str(pretty=True).encode()
 
 
 def test_a_weight_is_so_many_copies_of_a_document(tmp_path):
     tokenizer, card = tokenizer_of(ROWS, tmp_path, weights="lang=th:5,en:0,xx:2")
     assert tokenizer == copies({"th": 5, "en": 0, "*": 1})
-    values = card["mixture"]["values"]
-    assert {v: (d["weight"], d["documents"]) for v, d in values.items()} == {
+    values = card.mixture.values
+    assert {v: (d.weight, d.documents) for v, d in values.items()} == {
         "": (1, 1),
         "de": (1, 10),
         "en": (0, 60),
         "th": (5, 20),
     }
-    assert card["documents"] == 31
-    assert sum(d["share"] for d in values.values()) == pytest.approx(1, abs=1e-5)
-    assert "weights: no document has lang 'xx'" in card["warnings"]
+    assert card.documents == 31
+    assert sum(d.share for d in values.values()) == pytest.approx(1, abs=1e-5)
+    assert "weights: no document has lang 'xx'" in card.warnings
 
 
 def test_weights_that_are_no_whole_numbers_keep_their_proportion(tmp_path):
@@ -149,12 +149,12 @@ def test_order_and_batches_do_not_change_a_weighted_tokenizer(tmp_path):
 
 def test_temperature_gives_shares_of_bytes_to_a_power(tmp_path):
     _, card = tokenizer_of(ROWS[:-1], tmp_path, temperature=3.0)
-    values = card["mixture"]["values"]
-    powers = {value: d["bytes"] ** (1 / 3) for value, d in values.items()}
+    values = card.mixture.values
+    powers = {value: d.bytes ** (1 / 3) for value, d in values.items()}
     for value, d in values.items():
-        assert d["share"] == pytest.approx(powers[value] / sum(powers.values()), rel=2e-3)
-    assert values["en"]["weight"] == 1 < values["th"]["weight"] < values["de"]["weight"]
-    assert card["mixture"]["temperature"] == 3 and card["mixture"]["column"] == "lang"
+        assert d.share == pytest.approx(powers[value] / sum(powers.values()), rel=2e-3)
+    assert values["en"].weight == 1 < values["th"].weight < values["de"].weight
+    assert card.mixture.temperature == 3 and card.mixture.column == "lang"
 
 
 def test_temperature_one_changes_nothing(tmp_path):
@@ -171,15 +171,10 @@ def test_weights_from_a_temperature_stay_within_their_bounds():
 
 def test_the_card_says_what_the_sample_was_drawn_from(tmp_path):
     _, card = tokenizer_of(ROWS, tmp_path, sample_bytes=900, seed=3)
-    assert card["sample"] == {
-        "bytes_asked": 900,
-        "seed": 3,
-        "by": "hash of the text",
-        "documents_of": len(ROWS),
-        "bytes_of": size_of(text for text, _ in ROWS),
-    }
-    assert card["bytes"] <= 900 and card["documents"] < len(ROWS) and card["mixture"] is None
-    assert json.loads((tmp_path / "tokenizer_card.json").read_text()) == card
+    size = size_of(text for text, _ in ROWS)
+    assert card.sample == SampleDrawn(900, 3, "hash of the text", len(ROWS), size)
+    assert card.bytes <= 900 and card.documents < len(ROWS) and card.mixture is None
+    assert json.loads((tmp_path / "tokenizer_card.json").read_text()) == card.json()
 
 
 @pytest.mark.parametrize(
@@ -230,7 +225,7 @@ def test_what_does_not_fit_the_corpus_is_said(tmp_path, options, message):
 
 def test_values_that_are_not_named_have_the_weight_of_the_star(tmp_path):
     _, card = tokenizer_of(ROWS, tmp_path, weights="lang=en:0,th:0,de:0,*:0.5")
-    assert card["documents"] == 1 and card["mixture"]["values"][""]["weight"] == 0.5
+    assert card.documents == 1 and card.mixture.values[""].weight == 0.5
 
 
 def test_a_corpus_whose_documents_all_have_weight_0_is_refused(tmp_path):
@@ -242,7 +237,7 @@ def test_weights_go_by_any_column_of_names_or_numbers(tmp_path):
     batch = pa.RecordBatch.from_pydict({"text": ["ab ab", "cd cd"], "year": [2023, 2024]})
     options = TrainingOptions(sizes=(300,), weights="year=2024:3")
     card = train_on_corpus(lambda: iter([batch]), tmp_path, options)[0]
-    assert [d["weight"] for d in card["mixture"]["values"].values()] == [1, 3]
+    assert [d.weight for d in card.mixture.values.values()] == [1, 3]
     nested = pa.RecordBatch.from_pydict({"text": ["ab"], "year": [[1, 2]]})
     with pytest.raises(LlmcurateError, match="no names to weigh by"):
         train_on_corpus(lambda: iter([nested]), tmp_path, options)
@@ -256,8 +251,8 @@ def test_empty_batches_and_documents_without_text_are_read(tmp_path):
     parts = [empty, full[0].slice(0, 1), full[0].slice(1), full[0].slice(2, 0)]
     options = TrainingOptions(sizes=(300,), sample_bytes=10**6, temperature=2.0)
     card = train_on_corpus(lambda: iter(parts), tmp_path, options)[0]
-    assert card["documents"] == 4 and card["sample"]["documents_of"] == 4
-    assert card["bytes"] == card["sample"]["bytes_of"] == size_of(t or "" for t, _ in rows)
+    assert card.documents == 4 and card.sample.documents_of == 4
+    assert card.bytes == card.sample.bytes_of == size_of(t or "" for t, _ in rows)
 
 
 def test_a_value_may_hold_a_colon():
@@ -276,7 +271,7 @@ def test_unigram_takes_a_sample(tmp_path):
     rows = ROWS * 3
     options = TrainingOptions(model="unigram", sizes=(420,), sample_bytes=8000)
     card = train_on_corpus(batches(rows), tmp_path, options)[0]
-    assert 0 < card["bytes"] <= 8000 and card["sample"]["documents_of"] == len(rows)
+    assert 0 < card.bytes <= 8000 and card.sample.documents_of == len(rows)
 
 
 def test_texts_without_columns_are_not_weighed(tmp_path):

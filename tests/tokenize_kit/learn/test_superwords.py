@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from llmcurate.base.errors import LlmcurateError
 from tests.tokenize_kit.learn.reference_bpe import cut, go_on, renewed, symbols
-from tokenize_kit.change.extend import extend
-from tokenize_kit.change.prune import prune
 from tokenize_kit.change.verify import pack_texts
 from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.formats.tokenizer_json import ORDER, from_letters, load_tokenizer
-from tokenize_kit.learn.byte_words import learn_superwords
+from tokenize_kit.lab.extend import extend
+from tokenize_kit.lab.prune import prune
+from tokenize_kit.learn.bpe import learn_superwords
 from tokenize_kit.learn.options import TrainingOptions
 from tokenize_kit.learn.training import train_tokenizer
 
@@ -94,8 +94,8 @@ def test_tokens_span_words_and_no_colon_digit_or_end_of_line(trained):
 
 def test_the_card_says_the_algorithm(trained):
     card = trained[1]
-    assert card["algorithm"].startswith("SuperBPE") and card["settings"]["superwords"] == 330
-    assert card["gguf_pattern"] is None and "llama.cpp" in card["notes"][0]
+    assert card.algorithm.startswith("SuperBPE") and card.settings["superwords"] == 330
+    assert card.gguf_pattern is None and "llama.cpp" in card.notes[0]
 
 
 def test_a_smaller_vocabulary_is_the_beginning_of_a_larger_one(tmp_path):
@@ -111,7 +111,7 @@ def test_a_smaller_vocabulary_is_the_beginning_of_a_larger_one(tmp_path):
 def test_few_texts_give_superwords_before_the_size_is_reached(tmp_path):
     card = train_tokenizer(["by the way " * 3], tmp_path, vocab=500, superwords=400)
     vocab = json.loads((tmp_path / "tokenizer.json").read_text())["model"]["vocab"]
-    assert "ĠtheĠway" in vocab and card["vocab"] < 400
+    assert "ĠtheĠway" in vocab and card.vocab < 400
 
 
 def test_the_order_of_texts_decides_nothing(tmp_path):
@@ -143,8 +143,7 @@ def test_real_texts_come_back_from_ids_that_both_encoders_give(real_texts, tmp_p
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        ({"backend": "tokenizers"}, "superwords: only for the model bpe and the backend own"),
-        ({"model": "char-bpe"}, "superwords: only for the model bpe and the backend own"),
+        ({"model": "char-bpe"}, "superwords: only for the model bpe"),
         ({"graphemes": True}, "graphemes: not with superwords"),
         ({"regex": (r"\S+|\s+",)}, "regex: not with superwords"),
         ({"space_token": "<_>"}, "space-token: not with superwords"),

@@ -46,7 +46,7 @@ def test_every_run_of_spaces_up_to_the_limit_is_one_token(tmp_path, model):
         " " * 24, " " * 24, " " * 5,
     ]  # fmt: skip
     assert not any("  " in t and t.strip(" ") for t in tokens_of(tmp_path))
-    assert card["space_runs"] == 24 and not any("trip" in line for line in card["warnings"])
+    assert card.space_runs == 24 and not any("trip" in line for line in card.warnings)
 
 
 def test_runs_of_spaces_are_encoded_alike_by_both_engines(tmp_path):
@@ -112,7 +112,7 @@ def test_no_token_holds_or_spans_a_forbidden_string(tmp_path, model):
     if model != "wordpiece":  # whose words may be unknown as a whole
         assert all(a in ends and z in ends for a, z in bounds)
         assert tokenizer.decode(tokenizer.encode(text).ids) == text
-    assert card["forbidden"] == list(forbidden)
+    assert card.forbidden == list(forbidden)
 
 
 @settings(max_examples=60, deadline=None)
@@ -131,8 +131,8 @@ def test_a_pattern_without_surroundings_is_the_named_one():
 def test_own_regular_expressions_cut_one_after_the_other(tmp_path):
     regex = (r"[a-z]+|\s+", r"q")
     card = train_tokenizer(["aqua aqua 12\n" * 20], tmp_path, vocab=300, regex=regex)
-    assert (card["pattern"], card["regex"], card["digits"]) == ("own", list(regex), None)
-    assert card["gguf_pattern"] is None and "llama.cpp" in card["notes"][0]
+    assert (card.pattern, card.regex, card.digits) == ("own", list(regex), None)
+    assert card.gguf_pattern is None and "llama.cpp" in card.notes[0]
     assert set(tokens_of(tmp_path)) >= {"ua", "12"} and "aqua" not in tokens_of(tmp_path)
 
 
@@ -175,7 +175,7 @@ def ruled(request, tmp_path_factory):
     model, _, rules = request.param.rpartition("-")
     out = tmp_path_factory.mktemp("ruled")
     card = train_tokenizer([CODE, MIXED], out, model=model, vocab=420, **RULES[rules])
-    assert card["lossless"] is True
+    assert card.lossless is True
     return load_tokenizer(out / "tokenizer.json")
 
 

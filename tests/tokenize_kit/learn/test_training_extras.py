@@ -28,8 +28,8 @@ def test_a_normal_form_is_in_the_card_the_file_and_what_is_learned(tmp_path, mod
         pytest.skip("SentencePiece has no NFC")
     card = train_tokenizer(TEXTS, tmp_path, model=model, vocab=430, normalise=form)
     tokenizer = load_tokenizer(tmp_path / "tokenizer.json")
-    assert card["normalisation"] == form and card["lossless"] is False
-    assert not any("round-trip" in line for line in card["warnings"])
+    assert card.normalisation == form and card.lossless is False
+    assert not any("round-trip" in line for line in card.warnings)
     composed = "étude"
     wanted = composed + " ABC fine" if form != "nfc" else composed + " ＡＢＣ ﬁne"
     wanted = wanted.lower() if form.endswith("_cf") else wanted
@@ -53,9 +53,9 @@ def test_every_space_is_the_token_that_was_named_for_it(tmp_path, model):
     assert tokenizer.decode(results.ids) == "the  cat ไทย"
     vocab = tokenizer.get_vocab(with_added_tokens=False)
     spaced = [t for t in vocab if (" " in t or "Ġ" in t) and len(t) > 1]
-    assert spaced == [] and "<_>" not in card["special_tokens"]
-    assert card["space_token"] == "<_>" and card["lossless"] is False
-    assert not any("round-trip" in line for line in card["warnings"])
+    assert spaced == [] and "<_>" not in card.special_tokens
+    assert card.space_token == "<_>" and card.lossless is False
+    assert not any("round-trip" in line for line in card.warnings)
     assert tokenizer.decode(tokenizer.encode("a<_>b").ids) == "a b"
     if model == "unigram":
         theirs = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "tokenizer.model"))
@@ -102,13 +102,13 @@ def test_unigram_of_several_sizes_is_each_of_them_alone(tmp_path):
         for name in ("tokenizer.json", "tokenizer.model", "tokenizer_card.json"):
             together = (tmp_path / str(size) / name).read_bytes()
             assert together == (tmp_path / "alone" / name).read_bytes()
-        assert card["vocab"] % 64 == 0 and 0 < card["padding"] < 64
+        assert card.vocab % 64 == 0 and 0 < card.padding < 64
         theirs = sentencepiece.SentencePieceProcessor(
             model_file=str(tmp_path / str(size) / "tokenizer.model")
         )
-        last = card["vocab"] - 1
-        assert theirs.get_piece_size() == card["vocab"] and theirs.is_control(last)
-        assert theirs.id_to_piece(last) == f"<|reserved_{card['padding'] - 1}|>"
+        last = card.vocab - 1
+        assert theirs.get_piece_size() == card.vocab and theirs.is_control(last)
+        assert theirs.id_to_piece(last) == f"<|reserved_{card.padding - 1}|>"
         text = "the newest <|reserved_0|>"
         ours = load_tokenizer(tmp_path / str(size) / "tokenizer.json")
         assert ours.encode(text).ids == theirs.encode(text)

@@ -12,17 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-from llmcurate.base.errors import LlmcurateError
+from tests.tokenize_kit.learn.peers import learn_sentencepiece, learn_tokenizers
 from tokenize_kit.formats.tokenizer_json import load_tokenizer
 from tokenize_kit.learn.bpe import (
     BYTE_PIECES,
     CharacterWords,
     Words,
     choose_characters,
-    learn_own,
-    learn_sentencepiece,
+    count_words,
+    lay_out_words,
+    learn_merges,
+    learn_word_merges,
     number_words,
     split_characters,
+    token_names,
     train_char_bpe,
 )
 from tokenize_kit.learn.options import TrainingOptions
@@ -85,14 +88,14 @@ ROWS = st.lists(
 @given(ROWS, st.integers(6, 20), st.integers(1, 6), st.integers(2, 5))
 def test_merges_of_any_symbols_are_those_of_training_by_hand(rows, most, least, longest):
     banned = [(0, 1), (2, 2, 3)]
-    merges = learn_own(as_words(rows, 5), most, least, longest, banned)
+    merges = learn_word_merges(as_words(rows, 5), most, least, longest, banned)
     assert merges == by_hand(rows, 5, most, least, longest, banned)[1]
 
 
 def test_sentencepiece_learns_the_merges_that_are_beyond_doubt():
     """Where no two pairs are equally frequent, its pieces are ours, in the same order."""
     rows = [((0, 1), 90), ((2, 3), 50), ((0, 1, 4), 20), ((2, 3, 2, 3), 9)]
-    ours, theirs = learn_own(as_words(rows, 5), 9, 1, 99, []), by_hand(rows, 5, 9, 1)[1]
+    ours, theirs = learn_word_merges(as_words(rows, 5), 9, 1, 99, []), by_hand(rows, 5, 9, 1)[1]
     merges = learn_sentencepiece(as_words(rows, 5), 9, 99, [])
     assert ours == theirs == merges == [(0, 1, 5), (2, 3, 6), (5, 4, 7), (6, 6, 8)]
     assert learn_sentencepiece(as_words(rows, 5), 8, 99, [(2, 3)]) == [(0, 1, 5), (5, 4, 6)]
@@ -112,12 +115,12 @@ def test_a_vocabulary_of_characters_is_laid_out_as_it_says(tmp_path):
     vocab = model_of(tmp_path)["vocab"]
     tokens = sorted(vocab, key=vocab.__getitem__)
     assert tokens[:257] == ["<|endoftext|>", *BYTE_PIECES]
-    characters = tokens[257 : 257 + card["characters"]]
+    characters = tokens[257 : 257 + card.characters]
     assert characters == sorted(set("".join(TEXTS)))
-    assert all(len(token) > 1 for token in tokens[257 + card["characters"] :])
-    assert (card["byte_fallback"], card["character_coverage"]) == (True, 1.0)
-    assert (card["pattern"], card["digits"], card["lossless"]) == ("metaspace", "single", True)
-    assert card["algorithm"] == "character BPE with byte fallback" and card["warnings"] == []
+    assert all(len(token) > 1 for token in tokens[257 + card.characters :])
+    assert (card.byte_fallback, card.character_coverage) == (True, 1.0)
+    assert (card.pattern, card.digits, card.lossless) == ("metaspace", "single", True)
+    assert card.algorithm == "character BPE with byte fallback" and card.warnings == []
 
 
 @settings(max_examples=40, deadline=None)
@@ -126,7 +129,7 @@ def test_merges_of_characters_are_those_of_training_by_hand(texts, size):
     options = TrainingOptions(
         model="char-bpe", sizes=(size,), character_coverage=1.0, min_frequency=1
     )
-    [(tokenizer, _)] = train_char_bpe([(text, 1) for text in texts], options)
+    tokenizer = train_char_bpe([(text, 1) for text in texts], options)[0].tokenizer
     split = tokenizer.pre_tokenizer
     words = Counter(p for text in texts for p, _ in split.pre_tokenize_str(text))
     kept, _ = choose_characters(split_characters(*_words(words)).frequencies(), size - 257, 1.0)
@@ -161,16 +164,16 @@ def test_characters_beyond_the_coverage_are_bytes_and_merge_with_nothing(tmp_pat
     texts = ["ab " * 98 + "aZb " * 2]
     card = train_tokenizer(texts, tmp_path, model="char-bpe", vocab=300, character_coverage=0.99)
     vocab = model_of(tmp_path)["vocab"]
-    assert card["characters"] == 3 and not any("Z" in t for t in vocab if not t.startswith("<"))
+    assert card.characters == 3 and not any("Z" in t for t in vocab if not t.startswith("<"))
     tokenizer = load_tokenizer(tmp_path / "tokenizer.json")
     assert tokenizer.encode("aZb").tokens == ["a", "<0x5A>", "b"]
-    assert "300: the corpus is too small" in card["warnings"][-1]
+    assert "300: the corpus is too small" in card.warnings[-1]
 
 
 def test_a_small_vocabulary_says_which_characters_it_spells_in_bytes(tmp_path):
     texts = ["".join(map(chr, range(0x4E00, 0x5800))) * 2]
     card = train_tokenizer(texts, tmp_path, model="char-bpe", vocab=500)
-    assert card["character_coverage"] < 0.1 and "spelled in bytes" in card["warnings"][0]
+    assert card.character_coverage < 0.1 and "spelled in bytes" in card.warnings[0]
 
 
 @pytest.mark.parametrize("model", ["char-bpe", "wordpiece"])
@@ -232,10 +235,11 @@ def test_wordpiece_is_the_tokens_of_the_library_where_it_is_not_chance(tmp_path)
 
 def test_wordpiece_learns_as_by_hand(tmp_path):
     options = TrainingOptions(model="wordpiece", sizes=(60,), min_frequency=1)
-    [(tokenizer, card)] = train_wordpiece([(TEXTS[0], 1)], options)
+    [card] = train_wordpiece([(TEXTS[0], 1)], options)
+    tokenizer = card.tokenizer
     words = Counter(p for p, _ in tokenizer.pre_tokenizer.pre_tokenize_str(TEXTS[0]))
     kept = sorted({c for word in words for c in word})[: 10**6]
-    assert card["characters"] <= len(kept)
+    assert card.characters <= len(kept)
     bases = json.loads(tokenizer.to_str())["model"]["vocab"]
     tokens = sorted(bases, key=bases.__getitem__)[5:]
     start = [t for t in tokens if len(t) == 1]
@@ -261,8 +265,8 @@ def test_wordpiece_gives_the_words_and_what_it_cannot_spell_is_unknown(tmp_path)
     assert tokenizer.encode("lowest  newer,").tokens == ["lowest", "newer", ","]
     assert tokenizer.encode("low ไทย").tokens == ["low", "[UNK]"]
     assert tokenizer.decode(tokenizer.encode("lowest wider").ids) == "lowest wider"
-    assert card["lossless"] is False and card["round_trip_checked"] == 0
-    assert list(card["special_tokens"]) == ["[SEP]", "[UNK]", "[CLS]", "[PAD]", "[MASK]"]
+    assert card.lossless is False and card.round_trip_checked == 0
+    assert list(card.special_tokens) == ["[SEP]", "[UNK]", "[CLS]", "[PAD]", "[MASK]"]
     roles = json.loads((tmp_path / "special_tokens_map.json").read_text())
     assert roles["unk_token"] == "[UNK]" and roles["mask_token"] == "[MASK]"
 
@@ -271,41 +275,34 @@ def test_what_wordpiece_loses_of_its_own_corpus_is_a_warning(tmp_path):
     card = train_tokenizer(
         ["low lower " * 40 + "zed"], tmp_path, model="wordpiece", vocab=60, character_coverage=0.99
     )
-    assert any(
-        line.endswith("of the tokens of its own corpus are [UNK]") for line in card["warnings"]
-    )
+    assert any(line.endswith("of the tokens of its own corpus are [UNK]") for line in card.warnings)
 
 
 # Learners
 
 
 @pytest.mark.parametrize("texts", [TEXTS, [t.replace("e", "<|endoftext|>") for t in TEXTS]])
-def test_tokenizers_as_the_backend_learns_what_we_learn(tmp_path, texts):
-    for backend in ("own", "tokenizers"):
-        card = train_tokenizer(texts, tmp_path / backend, backend=backend, vocab=380)
-        assert card["trainer"].startswith({"own": "llmcurate"}.get(backend, backend))
-    ours, theirs = (model_of(tmp_path / backend) for backend in ("own", "tokenizers"))
+def test_tokenizers_learns_the_merges_that_we_learn(texts):
+    parts, banned = TrainingOptions().counted_parts, [b"<|endoftext|>"]
+    documents = [(text, 1) for text in texts]
+    counted = count_words(documents, parts).words()
+    ours = learn_merges(lay_out_words(*counted), 379, banned)
+    theirs = learn_tokenizers(documents, parts, 379, 2, 99, banned)
     if texts is TEXTS:
         assert ours == theirs
     else:  # it makes the spelling of the special token, which is taken out again
-        assert theirs["vocab"]["<|endoftext|>"] == 0
-        assert len(set(theirs["vocab"].values())) == len(theirs["vocab"])
+        assert banned[0] not in ours[0] and banned[0] not in theirs[0]
 
 
-@pytest.mark.parametrize("model", ["bpe", "char-bpe", "wordpiece"])
-def test_sentencepiece_as_the_backend_shares_most_tokens_with_ours(real_texts, tmp_path, model):
-    for backend in ("own", "sentencepiece"):
-        card = train_tokenizer(
-            real_texts[::9], tmp_path / backend, model=model, backend=backend, vocab=2000
-        )
-        assert card["vocab"] == 2000 and not any("trip" in line for line in card["warnings"])
-    ours, theirs = (set(model_of(tmp_path / b)["vocab"]) for b in ("own", "sentencepiece"))
-    assert len(ours & theirs) > 0.9 * len(ours)
-
-
-def test_a_backend_that_fails_says_so_in_one_line():
-    with pytest.raises(LlmcurateError, match="use own"):
-        learn_sentencepiece(as_words([((0, 1), 2)], 200_000), 200_001, 9, [])
+def test_sentencepiece_shares_most_merges_with_ours(real_texts):
+    parts = TrainingOptions(model="char-bpe").counted_parts
+    words = split_characters(*count_words([(t, 1) for t in real_texts[::9]], parts).words())
+    bases = sorted(choose_characters(words.frequencies(), 1700)[0])
+    numbered = number_words(words, bases)
+    ours = token_names(bases, learn_word_merges(numbered, 1700, 2, 99, []))
+    theirs = token_names(bases, learn_sentencepiece(numbered, 1700, 99, []))
+    assert len(ours) == len(theirs) == 1700
+    assert len({*ours} & {*theirs}) > 0.9 * len(ours)
 
 
 @pytest.mark.parametrize("model, most", [("char-bpe", 400), ("wordpiece", 90)])
@@ -315,16 +312,13 @@ def test_a_pair_under_the_least_frequency_is_not_merged(tmp_path, model, most):
         card = train_tokenizer(
             ["ab " * 3 + "cd " * 2], tmp_path, model=model, vocab=most, min_frequency=least
         )
-        results.append(card["merges"])
-        assert card["min_frequency"] == least
-        assert f"{card['vocab']} tokens instead of {most}" in card["warnings"][-1]
+        results.append(card.merges)
+        assert card.min_frequency == least
+        assert f"{card.vocab} tokens instead of {most}" in card.warnings[-1]
     assert results == ([4, 4, 1, 0] if model == "char-bpe" else [2, 2, 1, 0])
 
 
-@pytest.mark.parametrize("backend", ["own", "sentencepiece"])
-def test_no_token_has_more_characters_than_asked(tmp_path, backend):
-    train_tokenizer(
-        TEXTS, tmp_path, model="char-bpe", backend=backend, vocab=420, max_token_length=3
-    )
+def test_no_token_has_more_characters_than_asked(tmp_path):
+    train_tokenizer(TEXTS, tmp_path, model="char-bpe", vocab=420, max_token_length=3)
     tokens = [t for t in model_of(tmp_path)["vocab"] if not t.startswith("<")]
     assert max(map(len, tokens)) == 3

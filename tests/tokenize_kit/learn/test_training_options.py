@@ -18,8 +18,7 @@ from tokenize_kit.card.figures import PIECE_BYTES
 from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.formats.tokenizer_json import ORDER, from_letters, load_tokenizer
 from tokenize_kit.judge.compare import HARD_TEXTS
-from tokenize_kit.learn.bpe import train_sizes
-from tokenize_kit.learn.byte_words import lay_out_words, learn_merges
+from tokenize_kit.learn.bpe import lay_out_words, learn_merges, train_byte_bpe
 from tokenize_kit.learn.options import TrainingOptions
 from tokenize_kit.learn.training import train_tokenizer, train_tokenizers
 from tokenize_kit.pattern.named import DIGITS, PATTERNS
@@ -33,8 +32,8 @@ TEXTS = [
 
 def trained(texts, **options):
     """to_str of the tokenizer of every size."""
-    tokenizers = train_sizes([(text, 1) for text in texts], TrainingOptions(**options))
-    return [tokenizer.to_str() for tokenizer in tokenizers]
+    trained = train_byte_bpe([(text, 1) for text in texts], TrainingOptions(**options))
+    return [one.tokenizer.to_str() for one in trained]
 
 
 @pytest.mark.parametrize(
@@ -126,8 +125,8 @@ def test_a_pair_under_the_least_frequency_is_not_merged(tmp_path):
         train_tokenizer(["ab " * 3 + "cd " * 2], tmp_path / str(n), vocab=900, min_frequency=n)
         for n in (1, 2, 3, 4)
     ]
-    assert [card["merges"] for card in cards] == [4, 4, 1, 0]
-    assert [card["min_frequency"] for card in cards] == [1, 2, 3, 4]
+    assert [card.merges for card in cards] == [4, 4, 1, 0]
+    assert [card.min_frequency for card in cards] == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("digits", DIGITS)
@@ -163,8 +162,8 @@ def test_a_document_of_one_long_number_is_checked_in_parts(tmp_path):
         for digits in ("triples-right", "free")
     )
     pieces = -(-45_000 // PIECE_BYTES) + 1
-    assert right["round_trip_checked"] == free["round_trip_checked"] == len(HARD_TEXTS) + pieces
-    assert not any("round-trip" in line for line in right["warnings"])
+    assert right.round_trip_checked == free.round_trip_checked == len(HARD_TEXTS) + pieces
+    assert not any("round-trip" in line for line in right.warnings)
 
 
 def test_the_card_says_pattern_digits_and_whether_gguf_knows_them(tmp_path):
@@ -177,14 +176,14 @@ def test_the_card_says_pattern_digits_and_whether_gguf_knows_them(tmp_path):
             {"pattern": "cl100k"},
         )
     ]
-    assert [(c["pattern"], c["digits"], c["gguf_pattern"]) for c in cards] == [
+    assert [(c.pattern, c.digits, c.gguf_pattern) for c in cards] == [
         ("o200k", "single", None),
         ("llama3", "triples", "llama-bpe"),
         ("llama3", "single", "qwen2"),
         ("cl100k", "triples", None),
     ]
-    assert [len(c["notes"]) for c in cards] == [1, 0, 0, 1]
-    assert all("--pattern gpt2 or llama3" in cards[k]["notes"][0] for k in (0, 3))
+    assert [len(c.notes) for c in cards] == [1, 0, 0, 1]
+    assert all("--pattern gpt2 or llama3" in cards[k].notes[0] for k in (0, 3))
 
 
 def test_special_reserved_and_padding_tokens_have_their_positions(tmp_path):
@@ -196,8 +195,8 @@ def test_special_reserved_and_padding_tokens_have_their_positions(tmp_path):
         reserved=2,
         pad_to=128,
     )
-    assert card["vocab"] == 384 and card["padding"] == 84 and card["warnings"] == []
-    numbers = card["special_tokens"]
+    assert card.vocab == 384 and card.padding == 84 and card.warnings == []
+    numbers = card.special_tokens
     assert list(numbers)[:4] == ["</s>", "<|user|>", "<|reserved_0|>", "<|reserved_1|>"]
     assert list(numbers.values()) == [*range(4), *range(300, 384)]
     assert list(numbers)[4] == "<|reserved_2|>"
@@ -210,7 +209,7 @@ def test_special_reserved_and_padding_tokens_have_their_positions(tmp_path):
 
 def test_a_vocabulary_that_is_a_multiple_already_is_not_padded(tmp_path):
     card = train_tokenizer(TEXTS, tmp_path, vocab=320, pad_to=64)
-    assert (card["vocab"], card["padding"]) == (320, 0)
+    assert (card.vocab, card.padding) == (320, 0)
 
 
 def test_several_sizes_go_into_a_folder_each_with_a_card(tmp_path):
@@ -219,9 +218,9 @@ def test_several_sizes_go_into_a_folder_each_with_a_card(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["300", "340"]
     for size, card in zip((300, 340), cards, strict=True):
         folder = tmp_path / str(size)
-        assert json.loads((folder / "tokenizer_card.json").read_text()) == card
-        assert card["vocab_asked"] == size and card["vocab"] == -(-size // 8) * 8
-        assert load_tokenizer(folder / "tokenizer.json").get_vocab_size() == card["vocab"]
+        assert json.loads((folder / "tokenizer_card.json").read_text()) == card.json()
+        assert card.vocab_asked == size and card.vocab == -(-size // 8) * 8
+        assert load_tokenizer(folder / "tokenizer.json").get_vocab_size() == card.vocab
 
 
 @pytest.mark.parametrize("model", ["bpe", "unigram"])
@@ -277,13 +276,6 @@ def test_the_files_beside_it_say_what_transformers_asks_for(tmp_path, model):
         ({"space_token": "<|endoftext|>"}, "give each once"),
         ({"space_token": " "}, "two or more printable ASCII"),
         ({"model": "wordpiece", "space_token": "<_>"}, "space-token: wordpiece"),
-        ({"backend": "tokenizers", "dictionary": "words"}, "dictionary: not with backend"),
-        ({"model": "unigram", "backend": "tokenizers"}, "learned by own or sentencepiece"),
-        ({"model": "wordpiece", "backend": "tokenizers"}, "learned by own or sentencepiece"),
-        ({"backend": "rust"}, "choose one of own, tokenizers, sentencepiece"),
-        ({"backend": "tokenizers", "sizes": (300, 400)}, "several sizes: not with backend"),
-        ({"backend": "tokenizers", "weights": "lang=th:2"}, "weights: not with backend"),
-        ({"backend": "sentencepiece", "min_frequency": 3}, "SentencePiece has none"),
         ({"character_coverage": 0.99}, "character-coverage: bpe merges bytes; leave it out"),
         ({"model": "char-bpe", "character_coverage": 1.5}, "give 1 or less"),
         ({"model": "char-bpe", "special_tokens": ("</s>", "<0x41>")}, "the token of a byte"),

@@ -12,12 +12,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.tokenize_kit.learn.peers import SentencePieceLearner
 from tokenize_kit.encode.trie import make_alphabet, numbers_of
 from tokenize_kit.formats.tokenizer_json import load_tokenizer
 from tokenize_kit.learn import unigram_pieces
 from tokenize_kit.learn.bpe import BYTE_PIECES, choose_characters
 from tokenize_kit.learn.training import train_tokenizer
-from tokenize_kit.learn.unigram import PRINTABLE_ASCII, UNKNOWN_PIECE, SentencePieceLearner
+from tokenize_kit.learn.unigram import PRINTABLE_ASCII, UNKNOWN_PIECE
 from tokenize_kit.learn.unigram_em import (
     PENALTY,
     Pieces,
@@ -366,12 +367,3 @@ def test_the_order_of_documents_changes_nothing(tmp_path):
         texts = texts[::-1]
     for file in ("tokenizer.json", "tokenizer.model"):
         assert (tmp_path / "one" / file).read_bytes() == (tmp_path / "other" / file).read_bytes()
-
-
-def test_both_learners_write_tokenizers_of_one_form(tmp_path):
-    texts = generated(6, 300)
-    cards = [
-        train_tokenizer(texts, tmp_path / who, model="unigram", vocab=500, backend=who)
-        for who in ("own", "sentencepiece")
-    ]
-    assert cards[0].keys() == cards[1].keys() and cards[0]["vocab"] == cards[1]["vocab"] == 500

@@ -121,7 +121,7 @@ def test_no_token_is_learned_over_the_end_of_a_word(tmp_path, model):
     assert any("าไ" in plain.decode([i]) for i in range(plain.get_vocab_size()))
     text = "ภาษาไทยตากลม"
     assert ours.decode(ours.encode(text).ids) == text
-    assert card["dictionary"]["words"] == len(WORDS) and card["dictionary"]["ignored"] == 0
+    assert card.dictionary.words == len(WORDS) and card.dictionary.ignored == 0
 
 
 def test_what_a_list_holds_is_counted(dictionary):

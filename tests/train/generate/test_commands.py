@@ -8,7 +8,7 @@ import pytest
 
 from curate.cli.app import invoke
 from llmcurate.base.settings import change
-from llmcurate.base.terminal.output import visible
+from llmcurate.base.terminal import visible
 from tests.train.loop.small_runs import build, trained
 from train.data.vocabulary import vocabulary
 from train.model.presets import preset

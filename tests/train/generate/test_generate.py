@@ -79,7 +79,7 @@ def test_a_tokenizer_of_another_model_is_refused(model_dir, tmp_path):
 
     copy = shutil.copytree(model_dir, tmp_path / "copy")
     texts = [" ".join(f"w{a}{b}" * 3 for a in "abcdefgh" for b in "abcdefgh")]
-    assert train_tokenizer(texts, copy, vocab=400)["vocab"] > 300
+    assert train_tokenizer(texts, copy, vocab=400).vocab > 300
     with pytest.raises(LlmcurateError, match=r"tokenizer\.json: damaged"):
         generate(copy, "x")
     seal_again(next((copy / "checkpoints").iterdir()))

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from llmcurate.base.settings import change
-from train.hf.encoders import ROBERTA
+from train.lab.hf.encoders import ROBERTA
 from train.measure.accounting import parameters
 from train.model.decoder import Decoder
 from train.model.presets import preset

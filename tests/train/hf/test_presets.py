@@ -14,11 +14,11 @@ from llmcurate.base.errors import LlmcurateError
 from llmcurate.base.settings import from_dict, unflat
 from train.hf.export import config_json
 from train.hf.families import FAMILIES, family_of
+from train.lab.presets.encoders import PRESETS as ENCODERS
+from train.lab.presets.sequences import PRESETS as SEQUENCES
 from train.measure.accounting import parameters
 from train.model.config import ModelConfig
-from train.model.encoders import ENCODERS
 from train.model.presets import PRESETS, preset
-from train.model.presets.sequences import SEQUENCES
 
 transformers = pytest.importorskip("transformers")
 

@@ -19,6 +19,7 @@ from train.generate.generate import load as load_run
 from train.hf.export import export
 from train.hf.load import import_model
 from train.loop.pretrain import pretrain
+from train.loop.training_step import rebalance
 from train.measure.accounting import (
     attention_flops,
     matmul_parameters,
@@ -27,7 +28,6 @@ from train.measure.accounting import (
 )
 from train.measure.describe import weight_bytes
 from train.model.decoder import Decoder
-from train.model.experts import rebalance
 from train.objectives.example import IGNORED, Example
 from train.objectives.losses import Losses
 

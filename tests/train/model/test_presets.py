@@ -8,10 +8,10 @@ import pytest
 
 from llmcurate.base.errors import LlmcurateError
 from llmcurate.base.settings import change
+from train.lab.presets.encoders import PRESETS as ENCODERS
+from train.lab.presets.sequences import PRESETS as SEQUENCES
 from train.measure.accounting import active_parameters, parameters
-from train.model.encoders import ENCODERS
 from train.model.presets import PRESETS, preset
-from train.model.presets.sequences import SEQUENCES
 
 # Parameters of the released weights, as their model cards state them (entered by hand, not
 # fetched); PaLM's, released nowhere, are table 1 of Chowdhery et al. 2022, OPT-175B's its name.

@@ -7,9 +7,9 @@ import torch
 
 from train.hf.export import config_json
 from train.hf.families import family_of
+from train.lab.presets.sequences import PRESETS as SEQUENCES
 from train.measure.accounting import parameters
 from train.model.presets import preset
-from train.model.presets.sequences import SEQUENCES
 
 # Parameters of the released weights (entered by hand), without BART's bias of the head, which is
 # no weight of theirs.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from llmcurate.base.disk.safe_paths import remove
+from llmcurate.base.disk.files import remove
 from llmcurate.base.errors import LlmcurateError
 from train.runs.checkpoint import no_link
 

@@ -12,9 +12,9 @@ import difflib
 from collections.abc import Callable
 
 from llmcurate.base.errors import UsageError
+from llmcurate.base.index import modules_of
 from train.model.config import ModelConfig
-from train.model.encoders import ENCODERS
-from train.model.presets import gpt, llama, mixtures, sequences
+from train.model.presets import gpt, llama
 
 OWN = tuple(llama.OURS)  # of this project
 
@@ -22,10 +22,9 @@ PRESETS: dict[str, Callable[[], ModelConfig]] = {
     **llama.OURS,
     **gpt.GPT,
     **llama.LLAMA,
-    **mixtures.MIXTURES,
-    **ENCODERS,
-    **sequences.SEQUENCES,
 }
+for _module in modules_of("train.lab.presets"):
+    PRESETS |= _module.PRESETS
 # Weight decay as published with the models whose names begin so; it is a setting of training, 0.1
 # unless set.
 DECAYS = gpt.DECAYS | llama.DECAYS

@@ -185,8 +185,8 @@ def test_a_folder_of_pages_has_the_report_and_its_documents(out: Path, bench: An
 def test_a_cluster_is_found_and_its_copies_stand_side_by_side(
     books: Library, server: Server
 ) -> None:
-    decision = books.partners("d21")[0]
-    asked = f"{decision['method']}:{decision['cluster']}"
+    decision = books.decisions("d21")[0]
+    asked = f"{decision.method}:{decision.cluster}"
     assert sorted(ids(books, cluster=asked)) == ["d20", "d21"]
     status, page, _ = get(server, "/document?id=d21")
     assert status == 200 and "class=sides" in page

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from curate.formats.inputs import InputPlan
-from curate.formats.partitions import InputFile, Slice
+from curate.formats.inputs import InputPlan, Slice
+from curate.formats.listing import InputFile
 from curate.inspect.forecast.figures import (
     DedupFigures,
     Figures,

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curate.inspect.report.bins import Histogram, Range, edges_of
+from curate.inspect.report.store import Histogram, Range, edges_of
+from llmcurate.base.messages import json_values
 
 numbers = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e12, max_value=1e12)
 
@@ -44,4 +45,4 @@ def test_a_histogram_ends_near_a_small_limit() -> None:
     value_range.add(np.array([0.0, 0.9]))
     histogram = edges_of(value_range, [0.01])
     assert histogram.open and histogram.edges[-1] == pytest.approx(0.15)
-    assert histogram.dump()["open"] is True
+    assert json_values(histogram)["open"] is True

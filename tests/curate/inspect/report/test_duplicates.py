@@ -10,6 +10,7 @@ import pytest
 from curate.inspect.report import duplicates
 from curate.inspect.report.duplicates import Method
 from curate.inspect.report.store import opened
+from llmcurate.base.messages import json_values
 
 WORDS = [f"word{i}" for i in range(200)]
 
@@ -32,7 +33,7 @@ def methods(shared_bench: Any) -> list[Method]:
     shared_bench.run(steps, source)
     with opened(shared_bench.folder / "out") as store:
         assert store is not None
-        return duplicates.gather(store)
+        return [*duplicates.gather(store).values()]
 
 
 def test_clusters_are_counted_by_size_and_method(methods: list[Method]) -> None:
@@ -70,7 +71,7 @@ def test_passages_that_were_cut_are_not_called_documents(bench: Any) -> None:
     bench.run(steps, bench.jsonl("in.jsonl", rows))
     with opened(bench.folder / "out") as store:
         assert store is not None
-        (lines,) = duplicates.gather(store)
-    assert (lines.passages, lines.members, lines.dump()["of"]) == (True, 2, "passages")
+        (lines,) = duplicates.gather(store).values()
+    assert (lines.passages, lines.members, json_values(lines)["of"]) == (True, 2, "passages")
     page = (bench.folder / "out" / "report.html").read_text()
     assert "2 passages; 1 copy cut" in page

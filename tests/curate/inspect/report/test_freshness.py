@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from curate.inspect.report.freshness import by_source
+from curate.inspect.report.documents import by_source
 from llmcurate.base.disk.database import scratch_database
 
 LENGTH = {"document_length": {"unit": "chars", "min": 1}}

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from curate.inspect.report.kept import count_lengths, gather
+from curate.inspect.report.documents import count_lengths, gather
 from curate.inspect.report.store import opened
 from curate.run.records import read_record
+from llmcurate.base.messages import json_values
 
 LONG = "The river runs past the old mill and nobody works there any more. "
 URLS = (
@@ -54,7 +55,7 @@ def test_lengths_are_characters_of_all_texts(out: Path) -> None:
     assert lengths.all.counts.sum() == 40 and lengths.gone.counts.sum() == 10
     assert lengths.gone.counts[0] == 10 and lengths.medians[1] == len("zu kurz")
     figures = read_record(out)["figures"]
-    assert figures["lengths"] == json.loads(json.dumps(lengths.dump()))
+    assert figures["lengths"] == json.loads(json.dumps(json_values(lengths)))
 
 
 def test_of_many_row_groups_always_the_same_ones_are_read(out: Path) -> None:
@@ -66,13 +67,13 @@ def test_of_many_row_groups_always_the_same_ones_are_read(out: Path) -> None:
         whole = count_lengths(doubled)
         parts = [count_lengths(doubled, most_bytes=whole_bytes(doubled) // 3) for _ in range(2)]
     assert whole is not None and whole.one_in == 1 and whole.all.counts.sum() == 240
-    dumps = [part.dump() for part in parts if part is not None]
+    dumps = [json_values(part) for part in parts if part is not None]
     assert dumps[0] == dumps[1] and dumps[0]["one_in"] in (3, 4)
     assert sum(dumps[0]["histogram"]["counts"]) == 40 * 6 // dumps[0]["one_in"]
 
 
 def whole_bytes(store: Any) -> int:
-    from curate.inspect.report.kept import _row_groups
+    from curate.inspect.report.documents import _row_groups
 
     return sum(size for paths in (store.kept, store.gone) for _, _, size in _row_groups(paths))
 

@@ -8,11 +8,13 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from curate.documents.documents import NUMBER, documents
-from curate.inspect.report import languages
-from curate.inspect.report.languages import EACH, Unsure
+from curate.documents.documents import NUMBER
+from curate.documents.documents import documents as documents_of
+from curate.inspect.report import documents
+from curate.inspect.report.documents import EACH, Unsure
 from curate.inspect.report.page import Figures, RunPage
 from curate.inspect.report.store import opened
+from llmcurate.base.messages import json_values
 
 # Label, score, whether another rule marks it too; five documents of each.
 ROWS = [
@@ -33,7 +35,7 @@ def written(folder: Path, threshold: float = 0.65) -> Path:
     score = np.array([row[1] for row in rows])
     ids = [f"d{i}" for i in range(len(rows))]
     texts = [f"<b>text {i}" for i in range(len(rows))]
-    docs = documents({"id": ids, "text": texts, "lang": [row[0] for row in rows]})
+    docs = documents_of({"id": ids, "text": texts, "lang": [row[0] for row in rows]})
     docs = docs.within("language#2").drop(score < threshold, "language_score", score, threshold)
     docs = docs.within("other").drop(np.array([row[2] for row in rows]), "rule")
     for name, table in zip(("corpus", "rejected"), docs.split(), strict=True):
@@ -44,29 +46,29 @@ def written(folder: Path, threshold: float = 0.65) -> Path:
     return folder
 
 
-def gathered(folder: Path) -> list[Unsure]:
+def gathered(folder: Path) -> dict[str, Unsure]:
     with opened(folder) as store:
         assert store is not None
-        return languages.gather(store)
+        return documents.unsure_languages(store)
 
 
 def test_scores_from_0_3_up_to_the_threshold_are_counted_by_label(tmp_path: Path) -> None:
     labels = gathered(written(tmp_path))
-    assert [(u.lang, u.dropped, u.alone) for u in labels] == [("en", 15, 10), ("de", 5, 0)]
+    assert [(u.lang, u.dropped, u.alone) for u in labels.values()] == [("en", 15, 10), ("de", 5, 0)]
 
 
 def test_examples_are_documents_that_no_other_rule_marked(tmp_path: Path) -> None:
-    english, german = gathered(written(tmp_path))
+    english, german = gathered(written(tmp_path)).values()
     assert len(english.examples) == EACH
     assert {score for _, score, _ in english.examples} <= {0.3, 0.64}
     assert all(text == f"<b>text {name[1:]}" for name, _, text in english.examples)
     assert german.examples == []
-    assert gathered(tmp_path)[0].examples == english.examples
+    assert gathered(tmp_path)["en"].examples == english.examples
 
 
 @pytest.mark.parametrize("threshold", [0.0, 0.3])
 def test_a_threshold_of_0_3_leaves_nothing_to_look_at(tmp_path: Path, threshold: float) -> None:
-    assert gathered(written(tmp_path, threshold)) == []
+    assert gathered(written(tmp_path, threshold)) == {}
     assert RunPage({}, Figures()).chapter("measures").strip() == ""
 
 
@@ -74,15 +76,15 @@ def test_the_chapter_shows_counts_and_texts_as_text(tmp_path: Path) -> None:
     figures = Figures(unsure=gathered(written(tmp_path)))
     page = RunPage({}, figures).chapter("measures")
     assert "en: 3 of 10" in page and "&lt;b&gt;text" in page and "<b>text" not in page
-    assert figures.dump()["unsure"]["en"] == {"dropped": 15, "alone": 10}
-    assert "text" not in str(figures.dump()["unsure"])
+    assert json_values(figures)["unsure"]["en"] == {"dropped": 15, "alone": 10}
+    assert "text" not in str(json_values(figures)["unsure"])
 
 
 def run_of(folder: Path, langs: dict[str | None, tuple[int, int]]) -> list[str]:
     """The lines on a run of two steps. langs: (documents that come to the second step, documents
     that it drops); 60 of each language go in the first."""
     rows = [(lang, i) for lang, (came, _) in langs.items() for i in range(60 + came)]
-    docs = documents(
+    docs = documents_of(
         {"text": ["t"] * len(rows), "id": [f"d{i}" for i in range(len(rows))],
          "lang": [lang for lang, _ in rows]}
     )  # fmt: skip
@@ -96,7 +98,7 @@ def run_of(folder: Path, langs: dict[str | None, tuple[int, int]]) -> list[str]:
         pq.write_table(table.drop_columns([NUMBER]), folder / name / "part-00000.parquet")
     with opened(folder) as store:
         assert store is not None
-        return languages.lost(store, ["first", "second#2"])
+        return documents.lost(store, ["first", "second#2"])
 
 
 def test_a_rule_that_drops_more_than_half_of_a_language_that_reaches_it_is_told(
@@ -116,10 +118,12 @@ def test_a_rule_that_drops_more_than_half_of_a_language_that_reaches_it_is_told(
 
 
 def test_a_language_that_is_not_kept_is_no_surprise(tmp_path: Path) -> None:
-    docs = documents({"text": ["t"] * 60, "id": [f"d{i}" for i in range(60)], "lang": ["de"] * 60})
+    docs = documents_of(
+        {"text": ["t"] * 60, "id": [f"d{i}" for i in range(60)], "lang": ["de"] * 60}
+    )
     docs = docs.within("language").drop(np.ones(60, np.bool_), "language")
     for name, table in zip(("corpus", "rejected"), docs.split(), strict=True):
         (tmp_path / name).mkdir()
         pq.write_table(table.drop_columns([NUMBER]), tmp_path / name / "part-00000.parquet")
     with opened(tmp_path) as store:
-        assert store is not None and languages.lost(store, ["language"]) == []
+        assert store is not None and documents.lost(store, ["language"]) == []

@@ -19,7 +19,8 @@ CURVE = {
 
 def page(decided: dict[str, Any], *methods: Method) -> str:
     stages = [{"decides": "dedup_bloom", "decided": decided}, {"decided": None}]
-    return RunPage({"stages": stages}, Figures(duplicates=list(methods))).chapter("duplicates")
+    figures = Figures(duplicates={m.name: m for m in methods})
+    return RunPage({"stages": stages}, figures).chapter("duplicates")
 
 
 def test_what_a_dedup_says_of_its_decisions_is_shown() -> None:

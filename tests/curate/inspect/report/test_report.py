@@ -10,13 +10,11 @@ from typing import Any
 
 import pytest
 
-from curate.api.outcome import carry_out
 from curate.inspect.report import page
 from curate.inspect.report.page import RunPage, bytes_a_token, gather, product_values
 from curate.run import records
-from curate.run.funnel import rows, text
-from curate.run.outcome import Options
-from curate.run.records import read_record
+from curate.run.driver import carry_out
+from curate.run.records import Options, RunRecord, funnel, funnel_rows, read_record, stages_of
 from curate.steps.recipe import compose
 from llmcurate.base.pages import charts
 from llmcurate.base.pages.html import ids_of, linked
@@ -74,23 +72,23 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_funnel_adds_up_step_by_step(out: Path) -> None:
     record = read_record(out)
-    steps = rows(record)
+    steps = funnel_rows(stages_of(record))
     assert [(r.step, r.before, r.dropped, r.after) for r in steps] == [
         ("c4", 12, 4, 8),
         ("gopher_quality", 8, 5, 3),
         ("dedup_exact", 3, 2, 1),
     ]
     assert steps[2].rules == {"same_text": 2}
-    assert "kept 1 document (" in text(record)
+    assert "kept 1 document (" in funnel(RunRecord.of(record))
 
 
 def test_bytes_of_text_go_down_the_funnel(out: Path) -> None:
-    sizes = [n for r in rows(read_record(out)) for n in (r.text_in, r.text_out)]
+    sizes = [n for r in funnel_rows(stages_of(read_record(out))) for n in (r.text_in, r.text_out)]
     assert sizes == sorted(sizes, key=lambda n: -(n or 0)) and sizes[-1] == len(SENTENCES)
 
 
 def test_a_skipped_rule_is_said(out: Path) -> None:
-    assert "no bad word list was given" in text(read_record(out))
+    assert "no bad word list was given" in funnel(RunRecord.of(read_record(out)))
     assert "no bad word list was given" in (out / "report.html").read_text()
 
 

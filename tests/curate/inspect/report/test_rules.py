@@ -12,10 +12,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from curate.documents.documents import CORE, NUMBER, documents
-from curate.documents.limits import ByLang, Limit
+from curate.documents.limits import Limit
 from curate.inspect.report import rules
 from curate.inspect.report.rules import RuleFigures
 from curate.inspect.report.store import opened, read_rows
+from curate.steps.profiled import LimitByLang
+from llmcurate.base.messages import json_values
 
 ROWS = 400
 
@@ -60,7 +62,7 @@ def test_a_rule_with_limits_by_language_has_the_main_languages(
     out: Path, main: str | None, threshold: float
 ) -> None:
     thai = SimpleNamespace(of=lambda label: SimpleNamespace(code="th") if label == "th" else None)
-    limit = Limit("few", "judge.size", "few", 60, above=False, by_lang=ByLang({"th": 20.0}, thai))
+    limit = LimitByLang("few", "judge.size", "few", 60, False, others={"th": 20.0}, profiles=thai)
     with opened(out) as store:
         assert store is not None
         rule = rules.gather(store, {"judge.few": limit}, main).rules["judge.few"]
@@ -71,7 +73,7 @@ def test_a_rule_with_limits_by_language_has_the_main_languages(
 def test_threads_count_the_same(out: Path, figures: RuleFigures) -> None:
     with opened(out, threads=3) as store:
         assert store is not None
-        assert rules.gather(store).dump() == figures.dump()
+        assert json_values(rules.gather(store)) == json_values(figures)
 
 
 def test_marks_first_reasons_and_lone_rules_are_counted(figures: RuleFigures) -> None:
@@ -85,12 +87,12 @@ def test_marks_first_reasons_and_lone_rules_are_counted(figures: RuleFigures) ->
 def test_overlap_counts_documents_that_two_rules_mark(figures: RuleFigures) -> None:
     assert figures.pairs["judge.few", "judge.odd"] == 25
     assert figures.pairs["judge.nine", "judge.odd"] == 40
-    assert figures.dump()["overlap"][0] == ["judge.nine", "judge.odd", 40]
+    assert json_values(figures)["overlap"][0] == ["judge.nine", "judge.odd", 40]
 
 
 def test_of_pairs_the_300_most_frequent_are_in_the_record_of_equal_ones_by_name() -> None:
     pairs = {("a", f"b{n:03d}"): 5 for n in reversed(range(301))}
-    overlap = RuleFigures(pairs=pairs | {("a", "z"): 6}).dump()["overlap"]
+    overlap = json_values(RuleFigures(pairs=pairs | {("a", "z"): 6}))["overlap"]
     assert overlap == [["a", "z", 6], *(["a", f"b{n:03d}", 5] for n in range(299))]
 
 
@@ -119,10 +121,10 @@ def test_a_column_that_the_step_declares_is_the_rules(out: Path, figures: RuleFi
         assert store is not None
         gathered = rules.gather(store, limits)
     assert gathered.rules["judge.nine"].column == "judge.half"
-    assert sum(gathered.rules["judge.nine"].dump()["histogram"]["marked"]) == 40
+    assert sum(json_values(gathered.rules["judge.nine"])["histogram"]["marked"]) == 40
     # One that no file has is none, and the others are found as without.
     assert gathered.rules["judge.silent"].column is None
-    assert gathered.rules["judge.few"].dump() == figures.rules["judge.few"].dump()
+    assert json_values(gathered.rules["judge.few"]) == json_values(figures.rules["judge.few"])
 
 
 def test_the_side_on_which_a_rule_drops_is_known_from_its_values(figures: RuleFigures) -> None:
@@ -131,7 +133,7 @@ def test_the_side_on_which_a_rule_drops_is_known_from_its_values(figures: RuleFi
 
 
 def test_histograms_count_every_measured_document_and_those_marked(figures: RuleFigures) -> None:
-    few = figures.rules["judge.few"].dump()["histogram"]
+    few = json_values(figures.rules["judge.few"])["histogram"]
     assert sum(few["counts"]) == ROWS and sum(few["marked"]) == 50
     assert all(m <= c for m, c in zip(few["marked"], few["counts"], strict=True))
     assert set(figures.others) == {"judge.half", "judge.noise"}

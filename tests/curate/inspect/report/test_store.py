@@ -15,7 +15,7 @@ from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import run_here
 from curate.inspect.report import store
 from curate.inspect.report.page import Figures, gather
-from llmcurate.base.messages import decode, encode
+from llmcurate.base.messages import decode, encode, json_values
 
 STEPS = [
     {"opt_out": {}},
@@ -75,7 +75,7 @@ def test_figures_of_tasks_are_those_of_one_process(
         return elsewhere(function, tasks, result)
 
     pieces = figures(out, run=counted, sizes=Sizes(report_bytes=1))
-    assert json.dumps(pieces.dump()) == json.dumps(whole.dump())
+    assert json.dumps(json_values(pieces)) == json.dumps(json_values(whole))
     assert (pieces.examples, pieces.unsure, pieces.lost) == (
         whole.examples, whole.unsure, whole.lost
     )  # fmt: skip

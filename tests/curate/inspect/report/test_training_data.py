@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from curate.cli.training import step_text
 from curate.inspect.report.page import Figures, RunPage
-from curate.run import funnel
+from curate.run.records import held_out_lines, product_line
 
 
 def score(loss: float, bits: float | None) -> dict:
@@ -41,22 +41,22 @@ def test_the_chapter_has_sources_packing_and_epochs():
 
 
 def test_the_terminal_has_a_line_a_source():
-    lines = funnel.held_out_lines(SUMMARY)
+    lines = held_out_lines(SUMMARY)
     assert len(lines) == 3 and "1.875" in lines[1] and lines[2].split()[-1] == "-"
-    assert funnel.held_out_lines({**SUMMARY, "held_out_sources": {}}) == []
+    assert held_out_lines({**SUMMARY, "held_out_sources": {}}) == []
 
 
 def test_texts_scored_whole_stand_with_their_sources_in_report_and_terminal():
     text = {**score(3.5, 1.625), "sources": {"a<b": score(3.25, None)}}
     summary = {**SUMMARY, "held_out_sources": {}, "eval": {"news": text}}
-    lines = funnel.held_out_lines(summary)
+    lines = held_out_lines(summary)
     assert [line.split()[-1] for line in lines] == ["bits/byte", "1.625", "-"]
     page = RunPage({"products": [{**PRODUCT, "summary": summary}]}, Figures()).chapter("products")
     assert "1.625" in page and "news: a&lt;b" in page and "a<b" not in page
 
 
 def test_a_model_of_tokens_without_bytes_tells_its_loss():
-    assert "loss 4.50 on held-out text" in funnel.product_line(PRODUCT)
+    assert "loss 4.50 on held-out text" in product_line(PRODUCT)
 
 
 def test_the_documents_of_a_step_are_lines():

@@ -75,7 +75,7 @@ def test_apply_leaves_the_bytes_of_a_run_with_these_settings(
     for stages in zip(*(r["stages"] for r in records), strict=True):
         for key in ("read", "kept", "rejected", "bytes_out", "primary", "reasons", "cut"):
             assert stages[0][key] == stages[1][key], key
-    assert outcome.totals()["by_rule"] == records[1]["totals"]["by_rule"]
+    assert outcome.totals().by_rule == records[1]["totals"]["by_rule"]
 
 
 def test_in_place_it_resumes_and_goes_back_to_the_first_bytes(home: Any) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from curate.inspect.whatif.figures import answer
 from curate.steps.recipe import make_step
+from llmcurate.base.messages import json_values
 from tests.parameters import mostly_slow
 
 WORDS = "the house stands on a hill and the river below it runs clear and cold to be that".split()
@@ -78,7 +79,7 @@ def test_a_run_with_these_settings_lies_within_the_bounds(bench: Any, kind: str,
     assert resolved.admitted == len(now_reached - reached)
     assert resolved.gone == len(reached - now_reached)
     both = reached & now_reached
-    assert resolved.of == (len(both - dropped), len(both & dropped))
+    assert (resolved.kept, resolved.dropped) == (len(both - dropped), len(both & dropped))
     displaced, returned = both & now_dropped - dropped, both & dropped - now_dropped
     assert resolved.displaced[0] <= len(displaced) <= resolved.displaced[1]
     assert resolved.returned[0] <= len(returned) <= resolved.returned[1]
@@ -93,7 +94,7 @@ def test_a_run_with_these_settings_lies_within_the_bounds(bench: Any, kind: str,
     assert least.documents <= len(kept) <= most.documents
     size = sum(len(r["text"].encode()) for r in kept)
     assert least.bytes <= size <= most.bytes
-    assert f"of the {resolved.of[0]} others that it kept" in " ".join(answered.notes)
+    assert f"of the {resolved.kept} others that it kept" in " ".join(answered.notes)
 
 
 def test_the_bounds_of_one_dedup_count_for_the_next(bench: Any) -> None:
@@ -104,7 +105,7 @@ def test_the_bounds_of_one_dedup_count_for_the_next(bench: Any) -> None:
     assert [r.step for r in answered.resolved] == ["dedup_exact", "dedup_minhash"]
     least, most = answered.bounds()
     assert least.documents <= len(bench.ids("twice_now")) <= most.documents
-    assert answered.dump()["after"]["least"]["documents"] == least.documents
+    assert json_values(answered)["after"]["least"]["documents"] == least.documents
 
 
 def test_steps_say_how_far_one_document_reaches() -> None:

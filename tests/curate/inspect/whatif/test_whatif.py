@@ -261,7 +261,7 @@ def test_rules_stand_by_effect_and_what_is_nothing_is_left_out(bench: Any) -> No
     printed = text_of(answered)
     assert idle and f"left out: {len(idle)} rules that no document fails" in printed
     assert not [name for name in idle if name in printed]
-    nothing = Amount(0, 0)
+    nothing = Amount(0, 0, 0)
     answered.languages["tlh"] = Language(nothing, nothing, nothing)
     assert "tlh" not in touched(answered) and "nl" in touched(answered)
     assert "tlh" not in text_of(answered) and ">tlh<" not in page_of(answered)

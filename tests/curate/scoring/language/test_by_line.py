@@ -136,6 +136,7 @@ def test_characters_are_counted_not_bytes(model: Path) -> None:
     assert judged(6) == [set()]
 
 
+@pytest.mark.slow
 def test_a_run_keeps_the_columns_whatever_the_workers(bench: Any, model: Path) -> None:
     source = corpus(bench, 20)
     steps = [{"language": {"model": str(model), "lines": True, "keep": ["en", "de"]}}]

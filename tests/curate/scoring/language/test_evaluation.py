@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from curate.demo.language import examples
-from curate.inspect.evaluate.classifiers import NO_LABEL, LanguageEvaluation, evaluate_language
+from curate.lab.evaluate.classifiers import NO_LABEL, LanguageEvaluation, evaluate_language
 from curate.scoring.language.scores import BINS, Scores, calibration, text_of
 from llmcurate.base.errors import UsageError
 from llmcurate.base.pages import charts

@@ -21,7 +21,7 @@ from curate.scoring.fasttext.model_file import read_header
 from curate.scoring.language import model as native
 from curate.scoring.language.identification import Language
 from curate.steps.recipe import load, parse
-from curate.text import codes
+from curate.text import languages
 from llmcurate.base.errors import RunFailed, UsageError
 from tests.curate.scoring.language.labelled_texts import (
     CHINESE,
@@ -227,7 +227,7 @@ def test_the_environment_counts_in_the_parent(
     source = corpus(bench, 1)
     monkeypatch.setenv("LLMCURATE_LID_MODEL", str(model))
     outcome = bench.run(["language"], source)
-    folder = bench.folder / "out" / "stages" / outcome.stages[0]["folder"]
+    folder = bench.folder / "out" / "stages" / outcome.stages[0].folder
     spec = json.loads((folder / "stage.json").read_text())
     assert spec["steps"][0]["settings"]["model"] == str(model)
     record = json.loads((bench.folder / "out" / "run.json").read_text())
@@ -267,6 +267,6 @@ def test_labels_are_those_of_fasttext_for_every_text(ftz: Path, langid: Path) ->
 def test_every_label_of_lid_176_has_a_code_of_its_own(ftz: Path) -> None:
     """Three of them are none of ISO 639-3 today: `bih` and `nah` are ISO 639-2's collections, `eml`
     was given up in 2009."""
-    iso_codes = [codes.iso639_3(label) for label in read_header(ftz).labels]
+    iso_codes = [languages.iso639_3(label) for label in read_header(ftz).labels]
     assert all(code is not None and re.fullmatch("[a-z]{3}", code) for code in iso_codes)
     assert len(set(iso_codes)) == 176

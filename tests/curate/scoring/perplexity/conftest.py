@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from curate.lab.perplexity.train import Smoothing, train
 from curate.scoring.perplexity.model import NgramModel
-from curate.scoring.perplexity.train import Smoothing, train
 
 
 def sentences(count: int, words: int = 60, seed: int = 0) -> list[list[str]]:

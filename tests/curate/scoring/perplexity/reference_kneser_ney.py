@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from curate.scoring.perplexity.train import discounts
+from curate.lab.perplexity.train import discounts
 
 Gram = tuple[str, ...]
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from curate.lab.perplexity.train import FALLBACK, counts_of_counts, discounts
 from curate.scoring.perplexity.table import level
-from curate.scoring.perplexity.train import FALLBACK, counts_of_counts, discounts
 from llmcurate.base.errors import RunFailed, UsageError
 from tests.curate.scoring.perplexity.reference_kneser_ney import Reference
 

@@ -78,7 +78,7 @@ def test_a_share_keeps_exactly_the_best_and_equal_scores(
     assert set(shared_bench.ids("share")) == {i for i, s in scores.items() if s >= limit}
     (threshold,) = {r["threshold"] for r in shared_bench.rows("share", "rejected")}
     assert threshold == limit
-    assert outcome.totals()["by_rule"] == {
+    assert outcome.totals().by_rule == {
         "quality.low_score": len(scores) - len(shared_bench.ids("share"))
     }
     same = [{"quality": {"model": str(model), "threshold": threshold}}]
@@ -174,7 +174,7 @@ def test_a_model_by_the_environment_counts_and_stays_out_of_the_recipe(
     assert "model: null" in text
     assert "model_sha256: " in text
     again = bench.run(text, mixed, out="again")
-    assert again.totals()["kept"] == len(bench.ids())
+    assert again.totals().kept == len(bench.ids())
     with pytest.raises(UsageError, match="another sha256"):
         bench.run(text.replace("model_sha256: ", "model_sha256: 0"), mixed, out="other")
 

@@ -14,7 +14,7 @@ import pytest
 import zstandard
 
 from curate.engines.local import call_apart
-from curate.inspect.evaluate.classifiers import evaluate_quality
+from curate.lab.evaluate.classifiers import evaluate_quality
 from curate.scoring.language.train import Training
 from curate.scoring.quality.train import PRESETS, Texts, train
 

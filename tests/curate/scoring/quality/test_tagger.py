@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.documents.documents import Documents, documents
+from curate.lab.scoring.tagger import Tagger, pieces
 from curate.scoring.quality.model import Classifier
-from curate.scoring.tagger import Tagger, pieces
 from llmcurate.base.disk.files import file_digest
 from llmcurate.base.errors import UsageError
 from tests.curate.replayed_edits import replayed

@@ -9,7 +9,8 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from llmcurate.base.disk.publish import LIST, Store, manifests, publish, scratch_of, url_of
+from llmcurate.base.disk.files import scratch_of, url_of
+from llmcurate.base.disk.publish import LIST, Store, manifests, publish
 from llmcurate.base.errors import RunFailed
 from tests.curate.conftest import Bench, pages
 
@@ -193,3 +194,7 @@ def test_wrong_use_is_one_line(bench, arguments, message):
     done = bench.command(*arguments)
     assert done.returncode == 2 and message in done.stderr.splitlines()[-1]
     assert not (bench.folder / "s3:").exists()
+
+
+def test_a_url_loses_the_slash_at_its_end_and_no_other() -> None:
+    assert Store("memory://corpus/").url == "memory://corpus"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from llmcurate.base.disk.safe_paths import all_inside, inside, is_below, remove, remove_files
+from llmcurate.base.disk.files import all_inside, inside, is_below, remove, remove_files
 from llmcurate.base.errors import RunFailed
 
 

@@ -31,11 +31,11 @@ def labels(svg: str) -> list[str]:
 
 def test_charts_have_no_ids_of_their_own_and_no_mathematics() -> None:
     data = {"scale": "log", "edges": [0.0, 10.0, 100.0], "counts": [5, 1]}
-    svg = charts.histogram(data, "a $b$ <c>", marked=[1, 0], threshold=10.0)
+    svg = charts.histogram(data | {"marked": [1, 0]}, "a $b$ <c>", threshold=10.0)
     assert svg.startswith("<svg viewBox=") and 'aria-label="a $b$ &lt;c&gt;"' in svg
     assert "limit 10" in svg and " id=" not in svg and "<?xml" not in svg
     assert "var(--accent)" in svg and "#" not in svg
-    assert svg == charts.histogram(data, "a $b$ <c>", marked=[1, 0], threshold=10.0)
+    assert svg == charts.histogram(data | {"marked": [1, 0]}, "a $b$ <c>", threshold=10.0)
 
 
 def test_an_empty_histogram_is_a_chart_too() -> None:
@@ -58,7 +58,7 @@ def test_bars_are_as_high_as_the_roots_of_the_counts() -> None:
 
 def test_what_goes_stands_behind_what_stays() -> None:
     data = {"scale": "linear", "edges": [0.0, 1.0, 2.0], "counts": [4, 9]}
-    svg = charts.histogram(data, "x", marked=[4, 0], threshold=1.0)
+    svg = charts.histogram(data | {"marked": [4, 0]}, "x", threshold=1.0)
     full = (BASE - TOP) / 1.02
     assert min(y for _, y in outline(svg, charts.GONE)) == pytest.approx(BASE - full, abs=0.1)
     kept = outline(svg, charts.ACCENT)

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmcurate.base.pages import templates
-from llmcurate.base.pages.html import LONG_NAME, breakable, percent, plain, quote, word_diff
-from llmcurate.base.pages.templates import render
+from llmcurate.base.pages import html
+from llmcurate.base.pages.html import LONG_NAME, breakable, percent, plain, quote, render, word_diff
 
 
 @given(st.text(max_size=50))
@@ -60,7 +59,7 @@ def test_every_value_that_a_template_prints_is_escaped_and_made_visible() -> Non
     ],
 )
 def test_numbers_of_a_page_are_written_by_their_filter(filter_name, value, shown) -> None:
-    template = templates._environment().from_string(f"{{{{ value|{filter_name} }}}}")
+    template = html._environment().from_string(f"{{{{ value|{filter_name} }}}}")
     assert template.render(value=value) == shown
 
 
@@ -97,14 +96,14 @@ def test_checkouts_with_other_templates_do_not_compile_for_each_other(
         (folder / "page.html").write_text(f"{folder.name} {{{{ word }}}}")
     compiled = []
     for folder in (first, second, first, second):
-        templates._environment.cache_clear()
-        monkeypatch.setattr(templates, "FOLDER", folder)
+        html._environment.cache_clear()
+        monkeypatch.setattr(html, "FOLDER", folder)
         assert render("page.html", word="<b>") == f"{folder.name} &lt;b&gt;"
         files = (tmp_path / "cache" / "templates").iterdir()
         compiled.append({path: path.stat().st_mtime_ns for path in files})
     assert [len(files) for files in compiled] == [1, 2, 2, 2]
     assert compiled[1] == compiled[3], "what one compiled, the other leaves as it is"
-    templates._environment.cache_clear()
+    html._environment.cache_clear()
 
 
 def test_pages_are_made_where_no_cache_can_be_written(
@@ -112,10 +111,10 @@ def test_pages_are_made_where_no_cache_can_be_written(
 ) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("LLMCURATE_CACHE", str(tmp_path / "file"))
-    templates._environment.cache_clear()
+    html._environment.cache_clear()
     assert "&lt;b&gt;" in render("browse/message.html", message="<b>")
     monkeypatch.setenv("LLMCURATE_CACHE", str(tmp_path / "cache"))
-    templates._environment.cache_clear()
+    html._environment.cache_clear()
     assert "&lt;b&gt;" in render("browse/message.html", message="<b>")
     assert list((tmp_path / "cache" / "templates").iterdir())
-    templates._environment.cache_clear()
+    html._environment.cache_clear()

@@ -1,0 +1,429 @@
+"""Settings of commands that run no step of a recipe: options and the reference are made of them."""
+
+from __future__ import annotations
+
+from copy import copy
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
+
+from llmcurate.base.disk.units import parse_count
+from llmcurate.base.errors import UsageError
+from llmcurate.base.settings import problem
+
+Class = TypeVar("Class", bound="CommandSettings")
+# A number that may be written as 100k or 1e5.
+_SCHEMA = WithJsonSchema({"type": "integer", "minimum": 1, "format": "count"})
+Count = Annotated[int, BeforeValidator(parse_count), _SCHEMA]
+_METHODS = "Methods, with commas between them; + joins those that run one after the other."
+
+
+class CommandSettings(BaseModel):
+    """The base of the settings of all commands."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    command: ClassVar[str]  # the words that call it
+
+    @classmethod
+    def field(cls, name: str) -> Any:
+        """A field of another command that means the same."""
+        return copy(cls.model_fields[name])
+
+    @classmethod
+    def of(cls: type[Class], **options: Any) -> Class:
+        """The settings from the options that were given; UsageError names the first mistake."""
+        try:
+            return cls(**options)
+        except ValidationError as error:
+            raise UsageError(problem(error, lambda name: f"--{name.replace('_', '-')}")) from None
+
+
+class Forecast(CommandSettings):
+    """The basis of the forecast that `--dry-run` prints."""
+
+    command = "run"
+
+    sample: Path | None = Field(
+        None,
+        description="With --dry-run: a run, over 1 % of the input for example, whose measurements"
+        " the forecast is made from.",
+    )
+    as_if: str | None = Field(
+        None,
+        description="With --dry-run: size of the input to forecast, as 100TB, in place of IN.",
+    )
+    price: tuple[str, ...] = Field(
+        (),
+        description="With --dry-run: a price in USD, as KEY=USD. The keys are cpu_hour, put and get"
+        " (for 1,000 of them) and gb_month; months is the number of months.",
+    )
+
+
+class Fetch(CommandSettings):
+    """Files of the web or of an object store."""
+
+    command = "fetch"
+
+    base: str | None = Field(
+        None, description="URL in front of the paths of a list: https://data.commoncrawl.org/."
+    )
+    limit: int | None = Field(
+        None,
+        ge=1,
+        description="Number of files or captures to fetch, the first ones; without a value all.",
+    )
+    rate: str | None = Field(None, description="Most bytes a second, all files together, as 5MB/s.")
+    tries: int = Field(
+        5, ge=1, description="A file is given up after this many tries in a row without a new byte."
+    )
+    parallel: int = Field(2, ge=1, le=64, description="Number of files fetched at a time.")
+    timeout: float = Field(60.0, ge=0.1, description="Seconds that a server may be silent.")
+    keep_paths: bool = Field(
+        False, description="Files lie in folders by host and path, as in their URLs."
+    )
+    index: tuple[str, ...] = Field(
+        (),
+        description="Domain, host or URL whose captures a URL index lists; their records are"
+        " fetched by range into WARC files.",
+    )
+    match: Literal["domain", "host", "prefix", "exact"] = Field(
+        "domain",
+        description="Captures of --index: of the domain and its subdomains, the host alone, URLs"
+        " that begin so, or the URL itself.",
+    )
+    crawl: tuple[str, ...] = Field(
+        (),
+        description="Crawl whose index is asked, as CC-MAIN-2024-22. Without a value it is the"
+        " newest.",
+    )
+    filter: tuple[str, ...] = Field(
+        ("=status:200",),
+        description="Condition on captures of --index, as the server has them: =status:200,"
+        " ~mime:.*html, !~url:.*print.*.",
+    )
+    server: str = Field(
+        "https://index.commoncrawl.org",
+        description="URL of the CDX server that --index asks, one request at a time.",
+    )
+
+
+class Refresh(CommandSettings):
+    """A corpus that grows."""
+
+    command = "refresh"
+
+    list: tuple[str, ...] = Field((), description="Files of inputs, one input a line.")
+    base: str | None = Field(
+        None, description="Folder or URL where the relative lines of lists begin."
+    )
+    changed: Literal["refuse", "new", "skip"] = Field(
+        "refuse", description="What happens to inputs that changed since they came."
+    )
+    damaged: Literal["leave", "take"] = Field(
+        "leave",
+        description="What happens to inputs whose end cannot be read: left out until they are"
+        " whole, or taken as far as they go.",
+    )
+    keep: int | None = Field(
+        None, ge=1, description="Snapshots to keep; older ones are deleted. Without a value none."
+    )
+    keep_days: float | None = Field(
+        None, ge=0, description="Days to keep snapshots; they are deleted then. Without it never."
+    )
+    rollback: str | None = Field(
+        None, description="Snapshot that becomes the current one; `parent` is the one before."
+    )
+    rebuild: bool = Field(
+        False, description="All inputs are taken again, as after a change of the recipe."
+    )
+    abandon: bool = Field(False, description="An unfinished refresh is given up before this one.")
+    products: bool = Field(
+        False, description="The recipe's products are made of the whole snapshot."
+    )
+    logs: Literal["text", "json"] = Field(
+        "text", description="Form of the messages on stderr; json is one object a line."
+    )
+    metrics: Path | None = Field(
+        None, description="File (.prom) that is written for Prometheus' textfile collector."
+    )
+    on_failure: str | None = Field(
+        None,
+        description="Command that sh runs on failure. LLMCURATE_ERROR and LLMCURATE_EXIT_CODE are"
+        " set for it.",
+    )
+    webhook: str | None = Field(None, description="URL that receives JSON on failure.")
+
+
+class Forget(CommandSettings):
+    """Documents that are to leave a corpus."""
+
+    command = "forget"
+
+    url: tuple[str, ...] = Field((), description="URLs of pages.")
+    domain: tuple[str, ...] = Field((), description="Domains, with all below them.")
+    id: tuple[str, ...] = Field((), description="Ids of documents.")
+    list: tuple[Path, ...] = Field(
+        (), description="Files of lines `url URL`, `domain NAME`, `id ID`, or bare URLs."
+    )
+    purge: bool = Field(False, description="Snapshots that still hold them are removed.")
+
+
+class ExtractEval(CommandSettings):
+    """The evaluation of extractors."""
+
+    command = "extract-eval"
+
+    extractor: tuple[Literal["blocks", "resiliparse", "trafilatura", "justext", "text"], ...] = (
+        Field(
+            ("blocks",),
+            min_length=1,
+            description="An extractor to score: blocks, resiliparse, trafilatura, justext or text."
+            " The others are set beside the first.",
+        )
+    )
+
+
+class LanguageEvaluate(CommandSettings):
+    """The measurement of a language model."""
+
+    command = "language evaluate"
+
+    label: str = Field("lang", description="Column that holds the labels.")
+    max_chars: int = Field(
+        0, ge=0, description="Number of characters that the model reads, the first ones; 0: all."
+    )
+
+
+class QualityTrain(CommandSettings):
+    """The training of a quality classifier."""
+
+    command = "quality train"
+
+    preset: str = Field(
+        "dclm", description="Published settings to start from: dclm, llama, gpt3 or openwebmath."
+    )
+    balance: bool = Field(
+        False, description="As many documents of the larger set are taken as of the smaller."
+    )
+    samples: int = Field(
+        0, ge=0, description="Most documents of each set, drawn by hash; 0: all documents."
+    )
+    held_out: float = Field(
+        0.1, ge=0, le=0.9, description="Share of the texts, by hash, that the model is tested on."
+    )
+    word_ngrams: int | None = Field(
+        None, ge=1, le=5, description="Words of the longest n-gram. Without a value the preset's."
+    )
+    dim: int | None = Field(
+        None, ge=1, le=1000, description="Dimensions of the vectors. Without a value the preset's."
+    )
+    epochs: int | None = Field(
+        None, ge=1, description="Passes over the texts. Without a value the preset's."
+    )
+    lr: float | None = Field(
+        None, ge=0, description="Learning rate at the start. Without a value the preset's."
+    )
+    min_count: int | None = Field(
+        None, ge=1, description="Least occurrences of a word. Without a value the preset's."
+    )
+    bucket: int | None = Field(
+        None,
+        ge=1,
+        description="Rows that n-grams share; 2,000,000 take 800 MB. Without a value the preset's.",
+    )
+    quantize: bool = Field(
+        False, description="The compressed form, quality.ftz, is written instead of quality.bin."
+    )
+    cutoff: int = Field(
+        0, ge=0, description="Words and n-grams that a compressed model keeps; 0: all."
+    )
+    seed: int = Field(0, ge=0, le=2**31 - 1, description="Seed of the first weights.")
+
+
+class PerplexityScore(CommandSettings):
+    """The scoring of a text."""
+
+    command = "perplexity score"
+
+    by: Literal["line", "paragraph", "document"] = Field(
+        "line", description="The part of the text that is scored as one."
+    )
+
+
+class PerplexityConvert(CommandSettings):
+    """The conversion of an n-gram model."""
+
+    command = "perplexity convert"
+
+    variant: Literal["plain", "ccnet"] = Field(
+        "plain",
+        description="The text that the model reads: plain as it is written, ccnet in CCNet's"
+        " normal form.",
+    )
+    unit: Literal["whitespace", "words"] = Field(
+        "whitespace", description="Words of the model: what blanks separate, or Unicode's words."
+    )
+    pieces: Path | None = Field(
+        None, description="SentencePiece model whose tokens are the words of the model."
+    )
+
+
+class Clusters(CommandSettings):
+    """The clusters that are shown."""
+
+    command = "dedup clusters"
+
+    show: int = Field(20, ge=1, description="Number of clusters, the largest first.")
+    method: str | None = Field(
+        None, description="Method whose clusters are shown. Without a value those of all are."
+    )
+    min_size: int = Field(2, ge=1, description="Least number of members of a cluster.")
+    members: int = Field(
+        2, ge=0, le=100, description="Number of members shown beside the copy that stays."
+    )
+    width: int | None = Field(
+        None, ge=40, description="Columns of a line. Without a value the terminal's."
+    )
+
+
+class DedupCompare(CommandSettings):
+    """The comparison of dedup methods."""
+
+    command = "dedup compare"
+
+    methods: str = Field(
+        "exact,minhash,exact+minhash",
+        description=_METHODS,
+    )
+    tokenizer: Path | None = Field(
+        None, description="tokenizer.json, or its folder, that tokens are counted with."
+    )
+
+
+class DedupEvaluate(CommandSettings):
+    """The evaluation of dedup methods on planted copies."""
+
+    command = "dedup evaluate"
+
+    methods: str = Field(
+        "exact,minhash,lines",
+        description=_METHODS,
+    )
+    plant: int = Field(20, ge=1, le=10_000, description="Number of planted copies of each kind.")
+    seed: int = Field(0, description="Seed of the sample and of the planted copies.")
+    documents: int = Field(
+        10_000, ge=1, description="Most documents that are drawn from the input."
+    )
+
+
+class DedupAudit(CommandSettings):
+    """The audit of duplicates within and between training and validation text."""
+
+    command = "dedup audit"
+
+    val: tuple[str, ...] = Field((), description="Files or folders of validation text.")
+    shards: Path | None = Field(
+        None,
+        description=(
+            "Folder of token shards of the input, whose val/ says which documents are validation "
+            "text."
+        ),
+    )
+    similarity: float = Field(
+        0.8,
+        gt=0,
+        lt=1,
+        description="Jaccard similarity from which on documents are near-duplicates.",
+    )
+    tokenizer: Path | None = Field(
+        None,
+        description=(
+            "tokenizer.json, or its folder: passages of 50 of its tokens are looked for (Lee et "
+            "al. 2022). Without a value passages of 200 characters."
+        ),
+    )
+
+
+class Hashes(CommandSettings):
+    """The texts that hashes are measured on."""
+
+    command = "dedup hashes"
+
+    documents: int = Field(20_000, ge=1, le=1_000_000, description="Number of generated documents.")
+    bytes: int = Field(2000, ge=1, le=4000, description="Bytes of each document.")
+
+
+class Export(CommandSettings):
+    """The form of an export."""
+
+    command = "export"
+
+    format: Literal["jsonl", "warc", "minhash", "bloom", "hf"] = Field(
+        "jsonl",
+        description="jsonl writes a corpus as JSON lines, warc as WARC records of plain text,"
+        " minhash its signatures for datasketch, bloom a filter for pybloom-live; hf, the"
+        " default of a folder with a trained model, writes it for transformers.",
+    )
+    compression: Literal["zst", "gz", "none"] = Field(
+        "zst", description="Compression of the JSON lines."
+    )
+    key: Literal["url", "text"] = Field(
+        "url", description="What a filter holds of the documents: their URLs or their texts."
+    )
+    dtype: Literal["float32", "bfloat16"] = Field(
+        "float32", description="Type of the weights of a model."
+    )
+
+
+class Verify(CommandSettings):
+    """The sample that is recomputed."""
+
+    command = "verify"
+
+    documents: int = Field(
+        200, ge=1, le=100_000, description="Number of documents in the sample of each comparison."
+    )
+    seed: int = Field(0, ge=0, lt=2**64, description="Another seed draws another sample.")
+
+
+class Push(CommandSettings):
+    """What is pushed, and how it is open to others."""
+
+    command = "push"
+
+    kind: Literal["corpus", "model", "tokenizer", "shards"] | None = Field(
+        None, description="What is pushed of a folder that is several of these; the first one else."
+    )
+    public: bool = Field(
+        False, description="A new repository is open to everybody. Without it, to you alone."
+    )
+    license: str | None = Field(
+        None, description="License of the repository, by the hub's name for it: cc-by-4.0, odc-by."
+    )
+
+
+class Browse(CommandSettings):
+    """The page that is served, or written."""
+
+    command = "browse"
+
+    port: int = Field(8765, ge=0, le=65535, description="Port of the page; 0: any that is free.")
+    static: Path | None = Field(
+        None,
+        description=(
+            "File (.html) that a sample is written into, instead of serving; or a folder, for the"
+            " sample and the report, whose ids lead there."
+        ),
+    )
+    each: int = Field(10, ge=1, le=50, description="With --static: documents of each rule.")
+
+
+class Search(CommandSettings):
+    """The occurrences that are shown."""
+
+    command = "search"
+
+    limit: int = Field(10, ge=0, description="Number of occurrences to show.")
+    context: int = Field(60, ge=0, description="Bytes to show on either side of an occurrence.")

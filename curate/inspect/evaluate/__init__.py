@@ -1,1 +1,0 @@
-"""Evaluations of dedup methods, models and tokenizers."""

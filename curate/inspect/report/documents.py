@@ -1,0 +1,598 @@
+"""The documents of a run, kept against dropped: lengths, languages, domains, dates, opt-outs.
+
+Lengths are of texts, which make up most of a corpus: of a large one a share of the row groups is
+read, always the same one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from curate.documents.rejected import REASONS, sql_reasons
+from curate.inspect.report.store import (
+    KEY,
+    KEY_MOST,
+    FilesTask,
+    Histogram,
+    Range,
+    Store,
+    edges_of,
+    read_rows,
+)
+from llmcurate.base.disk.database import literal
+from llmcurate.base.disk.process import in_order
+from llmcurate.base.messages import OPTIONAL, Message
+
+MOST_LABELS = 20
+MOST_BYTES = 256 << 20  # of texts that are read for their lengths
+ROW_BYTES = 64  # what a row costs beside its text
+# Second levels of countries' domains, as in bbc.co.uk; all of them would take a list of registries.
+SECOND = "ac|co|com|edu|go|gob|gouv|gov|gub|mil|ne|net|nom|or|org|sch"
+HOST = r"^[A-Za-z][A-Za-z0-9+.-]*://(?:[^/?#@]*@)?(?P<host>\[[^\]/]*\]|[^:/?#]+)"
+_DOMAIN = rf"([^.]+\.(?:(?:{SECOND})\.[a-z][a-z]|[^.]+))$"
+_NUMERIC_HOST = r"^[0-9.]+$|^\["
+
+
+class Sides(NamedTuple):
+    """Documents that were kept, and that were not."""
+
+    kept: int
+    rejected: int
+
+
+class Medians(NamedTuple):
+    """Of the documents that were kept, and of those that were not; None without any."""
+
+    kept: float | None
+    rejected: float | None
+
+
+Counts = dict[str, Sides]  # by label
+
+
+def sql_domain(host: str) -> str:
+    """The registered domain of a host in lower case, as SQL."""
+    return (
+        f"CASE WHEN regexp_matches({host}, '{_NUMERIC_HOST}') OR NOT contains({host}, '.')"
+        f" THEN {host} ELSE regexp_extract({host}, '{_DOMAIN}', 1) END"
+    )
+
+
+@dataclass
+class Lengths:
+    """Characters of the texts of kept and dropped documents. one_in: of so many row groups one was
+    read; all, gone: documents by length; medians: of kept and of dropped ones, None without any."""
+
+    JSON = ("one_in", "median=medians", "histogram")
+    one_in: int
+    all: Histogram
+    gone: Histogram
+    medians: Medians
+
+    @property
+    def histogram(self) -> Histogram:
+        """All documents, and those that were dropped."""
+        return self.all.marking(self.gone)
+
+
+UNLABELLED = "(none)"  # of documents without a language
+
+
+@dataclass
+class Kept:
+    """languages, domains: the most frequent labels; other_domains: how many more there are."""
+
+    lengths: Lengths | None = None
+    languages: Counts = field(default_factory=dict)
+    domains: Counts = field(default_factory=dict)
+    other_domains: int = 0
+
+    @property
+    def main_language(self) -> str | None:
+        """The label of most documents that were kept."""
+        labels = [label for label in self.languages if label != UNLABELLED]
+        return max(labels, key=lambda label: self.languages[label][0], default=None)
+
+
+def gather(store: Store) -> Kept:
+    """The figures of a finished run."""
+    domains, others = count_domains(store)
+    return Kept(count_lengths(store), count_languages(store), domains, others)
+
+
+def count_languages(store: Store) -> Counts:
+    """The most frequent labels; nothing where no document has one."""
+    store.pieces(
+        {
+            "langs": """SELECT lang, sum(kept)::BIGINT AS kept, sum(gone)::BIGINT AS gone FROM (
+              SELECT lang, 1 AS kept, 0 AS gone FROM kept
+              UNION ALL SELECT lang, 0, 1 FROM gone) GROUP BY lang"""
+        }
+    )
+    rows = store.rows(
+        f"""SELECT lang, sum(kept)::BIGINT, sum(gone)::BIGINT FROM langs
+        GROUP BY lang ORDER BY sum(kept + gone) DESC, lang LIMIT {MOST_LABELS}"""
+    )
+    if all(lang is None for lang, _, _ in rows):
+        return {}
+    return {UNLABELLED if lang is None else lang: Sides(kept, gone) for lang, kept, gone in rows}
+
+
+def count_domains(store: Store) -> tuple[Counts, int]:
+    """(the registered domains of most documents, how many others there are)."""
+    if "url" not in store.names:
+        return {}, 0
+    parts = " UNION ALL ".join(
+        f"SELECT lower(regexp_extract(url, '{HOST}', 1)) AS host, {kept} AS stays"
+        f" FROM {view} WHERE url IS NOT NULL"
+        for view, kept in (("kept", True), ("gone", False))
+    )
+    store.pieces(
+        {
+            "domains": f"""SELECT md5_number_lower(domain) AS key, domain,
+              count(*) FILTER (stays) AS kept, count(*) FILTER (NOT stays) AS gone
+            FROM (SELECT {sql_domain("host")} AS domain, stays FROM ({parts}) WHERE host <> '')
+            GROUP BY domain"""
+        },
+        # of each range of keys how many domains it has, too
+        {
+            "domains": f"""SELECT domain, sum(kept)::BIGINT AS kept, sum(gone)::BIGINT AS gone,
+              count(*) OVER () AS many, min(min(key)) OVER () AS least
+            FROM {{piece}} p GROUP BY domain ORDER BY sum(p.kept + p.gone) DESC, domain
+            LIMIT {MOST_LABELS}"""
+        },
+    )
+    ((many,),) = store.rows(
+        "SELECT coalesce(sum(many), 0)::BIGINT FROM (SELECT DISTINCT least, many FROM domains)"
+    )
+    rows = store.rows(
+        f"""SELECT domain, kept, gone FROM domains ORDER BY kept + gone DESC, domain
+        LIMIT {MOST_LABELS}"""
+    )
+    return {domain: Sides(kept, gone) for domain, kept, gone in rows}, many - len(rows)
+
+
+def count_lengths(store: Store, most_bytes: int = MOST_BYTES) -> Lengths | None:
+    """The lengths of texts; None where no document has one. most_bytes: of text that is read."""
+    tasks = store.tasks(FilesTask)
+    done = sorted(store.map(f"{__name__}:group_sizes", tasks, Texts), key=lambda d: d[0].part)
+    total = sum(sum(sizes.kept) + sum(sizes.gone) for _, sizes in done)
+    one_in = -(-total // most_bytes) or 1
+    before = [0, 0]  # row groups of the groups before
+    each = []
+    for task, sizes in done:
+        skip = [-count % one_in for count in before]
+        each.append(LengthsTask(**vars(task), skip=skip, one_in=one_in))
+        before = [before[0] + len(sizes.kept), before[1] + len(sizes.gone)]
+    texts: dict[str, list[np.ndarray]] = {kind: [_NONE] for kind in KINDS}
+    for _, found in store.map(f"{__name__}:group_lengths", each, Texts):
+        texts["kept"].append(np.array(found.kept, np.float64))
+        texts["gone"].append(np.array(found.gone, np.float64))
+    values = [np.concatenate(texts[kind]) for kind in KINDS]
+    lengths = np.concatenate(values)
+    if not len(lengths):
+        return None
+    span = Range(True)
+    span.add(lengths)
+    counted = edges_of(span)
+    gone = Histogram(counted.edges, counted.scale)
+    counted.add(lengths)
+    gone.add(values[1])
+    kept_median, gone_median = (float(np.median(v)) if len(v) else None for v in values)
+    return Lengths(one_in, counted, gone, Medians(kept_median, gone_median))
+
+
+_NONE = np.zeros(0, np.float64)
+KINDS = ("kept", "gone")
+
+
+@dataclass(frozen=True)
+class Texts(Message):
+    """Numbers of kept and of gone documents: of row groups, or of texts."""
+
+    kept: list[int]
+    gone: list[int]
+
+
+def group_sizes(task: FilesTask) -> Texts:
+    """The bytes that reading the texts of each row group costs."""
+    kept, gone = ([size for _, _, size in _row_groups(p)] for p in (task.kept, task.gone))
+    return Texts(kept, gone)
+
+
+@dataclass(frozen=True)
+class LengthsTask(FilesTask):
+    """Texts are to be measured in one of `one_in` row groups, from the one numbered `skip` on, of
+    kept and of gone documents."""
+
+    skip: list[int]
+    one_in: int
+
+
+def group_lengths(task: LengthsTask) -> Texts:
+    """The lengths of texts, in characters."""
+    lengths = []
+    for skip, paths in zip(task.skip, (task.kept, task.gone), strict=True):
+        places = [(path, group) for path, group, _ in _row_groups(paths)]
+        values = [*in_order(_lengths, places[skip :: task.one_in], task.threads), _NONE]
+        lengths.append(np.concatenate(values).astype(np.int64).tolist())
+    return Texts(*lengths)
+
+
+def _row_groups(paths: Iterable[Path]) -> Iterator[tuple[Path, int, int]]:
+    """(file, row group, what reading its texts costs in bytes)."""
+    for path in paths:
+        metadata = pq.read_metadata(path)
+        column = metadata.schema.names.index("text")
+        for group in range(metadata.num_row_groups):
+            rows = metadata.row_group(group)
+            size = rows.column(column).total_uncompressed_size
+            yield path, group, size + ROW_BYTES * rows.num_rows
+
+
+def _lengths(place: tuple[Path, int]) -> np.ndarray:
+    """float64[texts of a row group]: characters."""
+    path, group = place
+    with pq.ParquetFile(path) as file:
+        texts = file.read_row_group(group, columns=["text"], use_threads=False)["text"]
+    return pc.utf8_length(texts.drop_null()).to_numpy().astype(np.float64)
+
+
+# Languages: a rule made for one language takes away another whole, which is said at the end of the
+# run. And a document may go because a language model was not sure enough of its language: dialects,
+# learners' English, social media and text that switches between languages get scores in the middle.
+# What a threshold takes away there is worth a look (Blodgett et al. 2016, "Demographic Dialectal
+# Variation in Social Media", on African-American English that is taken for no English).
+MOST_OF = 0.5  # of a language's documents that one rule drops
+FEWEST = 50  # documents of a language, for its share to mean something
+ASKED = "language.language"  # drops languages that the recipe does not keep
+RULE = "language_score"
+LEAST = 0.3  # below, a text is as often no language at all
+MOST_LANGS = 20
+SHOWN_LANGS = 8  # with examples
+EACH = 3
+CHARS = 420
+CANDIDATES = 40  # are looked at for the few wanted, as for examples of rules
+
+
+def lost(store: Store, steps: Sequence[str]) -> list[str]:
+    """A line on each rule that drops more than half of a language's documents, of those that reach
+    its step. steps: labels, in the order of the run."""
+    if not steps:
+        return []
+    place = (
+        "CASE step " + " ".join(f"WHEN {literal(s)} THEN {i}" for i, s in enumerate(steps)) + " END"
+    )
+    store.pieces(
+        {
+            "reached": f"""SELECT lang, {place} AS place, count(*) AS n FROM gone GROUP BY ALL
+            UNION ALL SELECT lang, {len(steps)}, count(*) FROM kept GROUP BY ALL""",
+            "marked": f"""SELECT lang, step || '.' || rule AS name, {place} AS place,
+            count(DISTINCT id) AS n FROM ({sql_reasons("gone", f"id, lang, {place} AS first")})
+            WHERE lang IS NOT NULL AND first >= {place} GROUP BY ALL""",
+        }
+    )
+    came: dict[str, dict[int, int]] = {}
+    for lang, at, n in store.rows("SELECT lang, place, sum(n)::BIGINT FROM reached GROUP BY ALL"):
+        if lang is not None and at is not None:
+            came.setdefault(lang, {})[at] = n
+    marked = store.rows(
+        """SELECT lang, name, place, sum(n)::BIGINT AS documents FROM marked GROUP BY ALL
+        ORDER BY documents DESC, name, lang"""
+    )
+    lines = []
+    for lang, name, at, n in marked:
+        of = sum(many for place_of, many in came[lang].items() if at is not None and place_of >= at)
+        if of >= FEWEST and n > MOST_OF * of and not name.startswith(ASKED):
+            many = f"{n:,} of {of:,} documents in {lang}"
+            lines.append(f"{name} drops {many}: its limit may not fit the language")
+    return lines
+
+
+UNSURE = f"""SELECT id, coalesce(lang, '') AS lang, value AS score, alone
+    FROM ({sql_reasons("gone", f"id, lang, len({REASONS}) = 1 AS alone")})
+    WHERE rule = '{RULE}' AND value >= {LEAST} AND value < threshold"""
+
+
+@dataclass
+class Unsure:
+    """One label. dropped: documents with scores from LEAST to the threshold; alone: those that no
+    other rule marked; examples: (id, score, text) of these."""
+
+    JSON = ("dropped", "alone")
+    lang: str
+    dropped: int
+    alone: int
+    examples: list[tuple[str, float, str]] = field(default_factory=list)
+
+
+def unsure_languages(store: Store) -> dict[str, Unsure]:
+    """By label, the most frequent first; empty where no such document went."""
+    store.pieces(
+        {
+            "unsure": f"""SELECT lang, count(*) AS dropped, count(*) FILTER (alone) AS alone
+            FROM ({UNSURE}) GROUP BY lang"""
+        }
+    )
+    rows = {
+        lang: Unsure(lang, dropped, alone)
+        for lang, dropped, alone in store.rows(
+            f"""SELECT lang, sum(dropped)::BIGINT AS all_dropped, sum(alone)::BIGINT AS all_alone
+            FROM unsure GROUP BY lang ORDER BY all_alone DESC, all_dropped DESC, lang
+            LIMIT {MOST_LANGS}"""
+        )
+    }
+    _choose(store, [row for row in rows.values() if row.alone][:SHOWN_LANGS], rows)
+    return rows
+
+
+def _choose(store: Store, asked: list[Unsure], rows: dict[str, Unsure]) -> None:
+    """Fills examples, chosen by a hash of their ids: the same ones in every run."""
+    if not asked:
+        return
+    limits = ", ".join(
+        f"({literal(row.lang)}, {min(KEY_MOST - 1, KEY_MOST * CANDIDATES // row.alone)}::UBIGINT)"
+        for row in asked
+    )
+    of_each = f"QUALIFY row_number() OVER (PARTITION BY lang ORDER BY key, id) <= {EACH}"
+    store.pieces(
+        {
+            "unsure_texts": f"""SELECT lang, id, score, {KEY} AS key
+            FROM ({UNSURE}) JOIN (VALUES {limits}) w(lang, most) USING (lang)
+            WHERE alone AND {KEY} <= most {of_each}"""
+        }
+    )
+    chosen = store.rows(
+        f"SELECT lang, id, score FROM unsure_texts {of_each} ORDER BY lang, key, id"
+    )
+    where = store.find((name for _, name, _ in chosen), gone=True)
+    texts = read_rows(where.values(), ["text"], CHARS + 1)
+    for lang, name, score in chosen:
+        text: Any = texts[where[name]].get("text")
+        rows[lang].examples.append((name, score, text or ""))
+
+
+# Freshness. The effective cut-off of a source is the newest month that has at least a tenth of the
+# documents of its fullest month, so that a few late or wrongly dated pages do not move it. It
+# states of documents what Cheng et al. 2024 (Dated Data: Tracing Knowledge Cutoffs in Large
+# Language Models) measure of a model: the date that most of what was learned of a source is of,
+# which may lie long before the newest document. The tenth is ours.
+FETCH = 100_000
+# Documents by month, a query over a group.
+MONTHS = """SELECT month, count(*) FILTER (stays) AS kept, count(*) FILTER (NOT stays) AS gone
+  FROM (
+  SELECT strftime(date, '%Y-%m') AS month, TRUE AS stays FROM kept
+  UNION ALL SELECT strftime(date, '%Y-%m'), FALSE FROM gone) GROUP BY month"""
+SUBSTANTIAL = 0.1  # of the fullest month
+MOST_SOURCES = 20
+MOST_AGENTS = 8
+MOST_MONTHS = 36  # a longer time is shown by years
+
+
+def sql_period(month: str, by_month: bool) -> str:
+    """The month, or its year."""
+    period = month if by_month else f"split_part({month}, '-', 1)"
+    return f"coalesce({period}, 'no date')"
+
+
+@dataclass
+class Source:
+    """Freshness of one source (None: all). oldest, median, newest: days, as 2024-05-18; cutoff: a
+    month; urls: distinct ones; versions: documents beyond the first of their URL."""
+
+    name: str | None
+    documents: int
+    dated: int
+    oldest: str | None
+    median: str | None
+    newest: str | None
+    cutoff: str | None
+    urls: int
+    versions: int
+
+
+@dataclass
+class OptOuts:
+    """Documents that opt_out marked, by month or year (`no date` for those without), and by whom:
+    the agent that a rule names, `*` for all of them, else the rule. periods: (when, read, marked);
+    agents: by whom -> when -> documents, those with the most."""
+
+    periods: list[tuple[str, int, int]] = field(default_factory=list)
+    agents: dict[str, dict[str, int]] = field(default_factory=dict)
+
+
+# Documents by source and day, and by source and URL, as queries over documents of kind {docs}.
+DAYS = "SELECT source, date::DATE AS day, count(*) AS n FROM {docs} GROUP BY ALL"
+URLS = """SELECT md5_number_lower(url) AS key, source, count(*) AS n FROM {docs}
+    WHERE url IS NOT NULL GROUP BY ALL"""
+# Distinct URLs by source and of all sources, of what URLS counted.
+VERSIONS = """WITH pages AS (
+        SELECT source, grouping(source) AS all_of_them, sum(n) AS n FROM {piece}
+        GROUP BY GROUPING SETS ((source, key), (key)))
+    SELECT source, all_of_them, count(*) AS urls, sum(n - 1)::BIGINT AS versions
+    FROM pages GROUP BY ALL"""
+
+
+def by_source(db: Any, relation: str) -> list[Source]:
+    """Freshness of all, then of the sources with the most documents. relation: SQL with the columns
+    date, source and url; empty where no document has a date and no URL has versions."""
+    urls = VERSIONS.replace("{piece}", f"({URLS.format(docs=relation)})")
+    for name, sql in (("days", DAYS.format(docs=relation)), ("versions", urls)):
+        db.execute(f"CREATE OR REPLACE TEMP TABLE {name} AS {sql}")
+    return _by_source(db)
+
+
+def _by_source(db: Any) -> list[Source]:
+    """The same of the tables `days` and `versions`."""
+    rows = db.execute(
+        f"""WITH counted AS (
+            SELECT source, grouping(source) AS all_of_them, day, sum(n)::BIGINT AS n
+            FROM days GROUP BY GROUPING SETS ((source, day), (day))),
+        dated AS (
+            SELECT *, sum(n) OVER (PARTITION BY source, all_of_them ORDER BY day) AS until,
+                   sum(n) OVER (PARTITION BY source, all_of_them) AS total
+            FROM counted WHERE day IS NOT NULL),
+        whole AS (
+            SELECT source, all_of_them, sum(n)::BIGINT AS documents,
+                   coalesce(sum(n) FILTER (day IS NOT NULL), 0)::BIGINT AS dated,
+                   min(day) AS oldest, max(day) AS newest
+            FROM counted GROUP BY source, all_of_them),
+        medians AS (
+            SELECT source, all_of_them, min(day) AS median FROM dated
+            WHERE 2 * until >= total GROUP BY source, all_of_them),
+        months AS (
+            SELECT source, all_of_them, strftime(day, '%Y-%m') AS month, sum(n) AS n
+            FROM dated GROUP BY ALL),
+        fullest AS (
+            SELECT source, all_of_them, max(n) AS n FROM months GROUP BY source, all_of_them),
+        cutoffs AS (
+            SELECT m.source, m.all_of_them, max(m.month) AS cutoff FROM months m JOIN fullest f
+            ON m.source IS NOT DISTINCT FROM f.source AND m.all_of_them = f.all_of_them
+            WHERE m.n >= {SUBSTANTIAL} * f.n GROUP BY m.source, m.all_of_them),
+        pages AS (
+            SELECT source, all_of_them, sum(urls)::BIGINT AS urls,
+                   sum(versions)::BIGINT AS versions
+            FROM versions GROUP BY source, all_of_them)
+        SELECT CASE WHEN w.all_of_them = 1 THEN NULL ELSE coalesce(w.source, '(none)') END,
+               documents, dated, strftime(oldest, '%Y-%m-%d'), strftime(median, '%Y-%m-%d'),
+               strftime(newest, '%Y-%m-%d'), cutoff, coalesce(urls, 0), coalesce(versions, 0)
+        FROM whole w
+        LEFT JOIN medians d
+        ON w.source IS NOT DISTINCT FROM d.source AND w.all_of_them = d.all_of_them
+        LEFT JOIN cutoffs c
+        ON w.source IS NOT DISTINCT FROM c.source AND w.all_of_them = c.all_of_them
+        LEFT JOIN pages p
+        ON w.source IS NOT DISTINCT FROM p.source AND w.all_of_them = p.all_of_them
+        ORDER BY w.all_of_them DESC, documents DESC, w.source LIMIT {MOST_SOURCES + 1}"""
+    ).fetchall()
+    sources = [Source(*row) for row in rows]
+    if not sources or not (sources[0].dated or sources[0].versions):
+        return []
+    # One source is all.
+    return sources[:1] if len(sources) == 2 else sources
+
+
+def freshness_of(store: Store) -> list[Source]:
+    """Freshness of what a run kept."""
+    if not {"date", "source", "url"} <= store.names:
+        return []
+    store.pieces(
+        {"days": DAYS.format(docs="kept"), "versions": URLS.format(docs="kept")},
+        {"versions": VERSIONS},
+    )
+    return _by_source(store.db)
+
+
+def opt_outs(store: Store) -> OptOuts | None:
+    """What opt_out marked; None where no document was marked."""
+    if "date" not in store.names:
+        return None
+    # Details are `AGENT: RULE` where a rule names one (opt_out.py); `robots` names all.
+    agent = """CASE WHEN rule NOT IN ('robots_txt', 'ai_txt', 'x_robots_tag', 'meta_robots')
+        THEN rule WHEN contains(detail, ': ') AND split_part(detail, ': ', 1) <> 'robots'
+        THEN lower(split_part(detail, ': ', 1)) ELSE '*' END"""
+    marks = f"""SELECT strftime(date, '%Y-%m') AS month, {agent} AS agent, id FROM (
+        SELECT date, id, reason.rule AS rule, reason.detail AS detail
+        FROM (SELECT date, id, unnest(reasons) AS reason FROM gone)
+        WHERE regexp_matches(reason.step, '^opt_out(#[0-9]+)?$'))"""
+    store.pieces(
+        {
+            "opted_out": f"""SELECT month, agent, grouping(agent) AS all_of_them,
+                count(DISTINCT id) AS n FROM ({marks})
+                GROUP BY GROUPING SETS ((month, agent), (month))"""
+        }
+    )
+    ((marked, months),) = store.rows("SELECT count(*), count(DISTINCT month) FROM opted_out")
+    if not marked:
+        return None
+    store.pieces({"months": MONTHS})
+    when = sql_period("month", months <= MOST_MONTHS)
+    periods = store.rows(
+        f"""SELECT p, n, coalesce(m, 0) FROM (
+            SELECT {when} AS p, sum(kept + gone)::BIGINT AS n FROM months GROUP BY 1)
+        LEFT JOIN (SELECT {when} AS q, sum(n)::BIGINT AS m FROM opted_out
+                   WHERE all_of_them = 1 GROUP BY 1) ON p = q
+        ORDER BY p"""
+    )
+    agents: dict[str, dict[str, int]] = {}
+    for name, period, documents in store.rows(
+        f"""WITH named AS (SELECT agent, {when} AS p, n FROM opted_out WHERE all_of_them = 0),
+        first AS (SELECT agent, sum(n) AS n FROM named GROUP BY 1
+                  ORDER BY n DESC, agent LIMIT {MOST_AGENTS})
+        SELECT agent, p, sum(named.n)::BIGINT FROM named JOIN first USING (agent)
+        GROUP BY agent, p, first.n ORDER BY first.n DESC, agent, p"""
+    ):
+        agents.setdefault(name, {})[period] = documents
+    return OptOuts(periods, agents)
+
+
+# Stale pages (an encyclopedia's article of five years ago beside today's) are near duplicates whose
+# newest version should stay; this says whether it did and by how much.
+
+
+@dataclass
+class Ages:
+    """days: by how many days dropped copies are older than the copy that stays (negative: newer);
+    undated: copies of which one has no date; periods: (month or year, kept, dropped)."""
+
+    older: int = 0
+    same: int = 0
+    newer: int = 0
+    undated: int = 0
+    periods: list[tuple[str, int, int]] = field(default_factory=list)
+    days: Histogram | None = field(default=None, metadata=OPTIONAL)
+
+
+def ages_of(store: Store) -> Ages | None:
+    """The ages of copies of whole documents; None where no document has a date."""
+    if not store.has_decisions or "date" not in store.names:
+        return None
+    store.pieces({"months": MONTHS})
+    ((dated,),) = store.rows("SELECT count(month) FROM months")
+    if not dated:
+        return None
+    ages = Ages(periods=_periods(store))
+    in_decisions = "id IN (SELECT id FROM decisions UNION ALL SELECT kept_id FROM decisions)"
+    store.pieces(
+        {
+            "dates": f"""SELECT id, date FROM kept WHERE {in_decisions}
+            UNION ALL SELECT id, date FROM gone WHERE {in_decisions}"""
+        },
+        decided=True,
+    )
+    # Where the copy that stays lies in an earlier corpus, its date is not known here.
+    store.db.execute(
+        """CREATE OR REPLACE TEMP TABLE ages AS
+        SELECT date_diff('second', c.date, k.date) / 86400.0 AS days
+        FROM decisions d JOIN dates c ON c.id = d.id JOIN dates k ON k.id = d.kept_id
+        WHERE d.span_start IS NULL AND d.partner_corpus IS NULL
+          AND d.partner_id IS NOT NULL AND d.id <> d.kept_id"""
+    )
+    ((least, most, dated_pairs, older, newer, undated),) = store.rows(
+        """SELECT min(days), max(days), count(days), count(*) FILTER (days > 0),
+                  count(*) FILTER (days < 0), count(*) FILTER (days IS NULL) FROM ages"""
+    )
+    ages.older, ages.newer, ages.undated = older, newer, undated
+    ages.same = dated_pairs - older - newer
+    if dated_pairs and least < most:
+        ages.days = edges_of(Range(False, dated_pairs, least, most))
+        at = store.db.execute("SELECT days FROM ages WHERE days IS NOT NULL")
+        while rows := at.fetchmany(FETCH):
+            ages.days.add(np.array([r[0] for r in rows], np.float64))
+    return ages
+
+
+def _periods(store: Store) -> list[tuple[str, int, int]]:
+    """Documents kept and dropped by month, or by year where the months are many."""
+    ((months,),) = store.rows("SELECT count(DISTINCT month) FROM months")
+    return store.rows(
+        f"""SELECT {sql_period("month", months <= MOST_MONTHS)} AS period,
+               sum(kept)::BIGINT, sum(gone)::BIGINT FROM months GROUP BY period ORDER BY period"""
+    )

@@ -1,0 +1,583 @@
+"""The evaluation of tokenizers on the documents of some inputs: figures, lines, and the page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from curate.corpus.direct_input import DirectInput
+from curate.formats.read_settings import ReadSettings
+from curate.formats.reading import plan_reading
+from curate.inspect.results import Computed
+from curate.run.records import read_record
+from curate.text.buffers import as_large_string, text_buffers
+from llmcurate.base.disk.units import counted, format_percent
+from llmcurate.base.errors import UsageError
+from llmcurate.base.pages import html
+from llmcurate.base.pages.html import plain
+from llmcurate.base.terminal import say, table
+
+if TYPE_CHECKING:
+    from tokenize_kit.judge.words import Segmentation
+
+GROUPS = ("lang", "source")
+ROWS = 500  # texts at a time: their tokens and positions are in memory
+WORD_END = "\ufdd0"  # a noncharacter, which Unicode keeps for what never leaves a program
+Buffers = tuple[Any, Any, dict[str, list[str | None]]]
+
+
+class Documents:
+    """The documents with text of some inputs, read as often as `batches` is called. words: the
+    column of their words, behind each of which WORD_END is put into the text."""
+
+    def __init__(
+        self,
+        inputs: list[str],
+        quiet: bool = False,
+        read: ReadSettings | None = None,
+        words: str | None = None,
+    ) -> None:
+        read = read or ReadSettings()
+        plan = plan_reading(inputs, read)
+        web = [f for f in plan.files if f.holds_pages]
+        if web:
+            raise UsageError(
+                f"input {web[0].path} holds web pages, not text: run `llmcurate extract` first"
+            )
+        for notice in plan.notices:
+            say(notice, quiet)
+        self.files = [Path(f.path).resolve() for f in plan.files if "://" not in f.path]
+        self._direct = DirectInput(plan, read)
+        self._words = words
+
+    def batches(self) -> Iterator[Buffers]:
+        """(data: uint8[], offsets: int64[rows + 1], labels by group), in input order."""
+        for batch in self._direct.batches(None):
+            for first in range(0, batch.num_rows, ROWS):
+                part = batch.slice(first, ROWS)
+                labels = {
+                    name: part.column(name).cast(pa.string()).to_pylist()
+                    for name in GROUPS
+                    if name in part.schema.names
+                }
+                texts = part.column("text")
+                if self._words is not None:
+                    texts = pa.array(marked(part, self._words), pa.large_string())
+                yield *text_buffers(as_large_string(texts)), labels
+
+    @property
+    def tally(self) -> dict[str, int]:
+        """Counts of the last reading: documents, and records that could not be read."""
+        tally = self._direct.tally
+        return {name: tally[name] for name in ("read", "kept", "rejected", "corrupt")}
+
+
+def marked(batch: pa.RecordBatch, column: str) -> list[str]:
+    """The texts with WORD_END behind each of the words that the column has for them. UsageError
+    naming a document whose words are not its text but for white space."""
+    if column not in batch.schema.names:
+        raise UsageError(f"--words {column}: the texts have no column of that name")
+    texts = []
+    for row in batch.select(["id", "text", column]).to_pylist():
+        end, parts, text = 0, [], row["text"]
+        for word in _words(row[column]):
+            start = text.find(word, end)
+            parts += [text[end:start], word, WORD_END]
+            end = start + len(word)
+        parts.append(text[end:])
+        between = "".join(parts[::3])
+        if between.strip() or "".join(parts).replace(WORD_END, "") != text:
+            raise UsageError(
+                f"--words {column}: the words of {row['id']} are not those of its text"
+            )
+        texts.append("".join(parts))
+    return texts
+
+
+def _words(value: Any) -> list[str]:
+    """A list, which may be written as JSON, or words with white space between."""
+    if isinstance(value, str):
+        try:
+            words = json.loads(value)
+        except ValueError:
+            words = None
+        value = words if isinstance(words, list) else value.split()
+    return [str(word) for word in value or ()]
+
+
+def evaluate(
+    tokenizers: list[Path],
+    inputs: list[str],
+    *,
+    show: int = 0,
+    quiet: bool = False,
+    pattern: str | None = None,
+    baseline: Path | None = None,
+    dictionary: Path | None = None,
+    separator: str | None = None,
+    words: str | None = None,
+    pivot: str | None = None,
+    price: float | None = None,
+    context: int | None = None,
+    morphemes: Path | None = None,
+    read: ReadSettings | None = None,
+) -> TokenizerEvaluation:
+    """The figures of `tokenize_kit.judge.compare`, with the inputs and the counts of reading.
+
+    baseline: one of the tokenizers, or one more, which then comes last. dictionary, separator,
+    words: as of `segmentation`. morphemes: a lexicon. UsageError where a tokenizer cannot be read,
+    no document has text, or none is of the pivot.
+    """
+    from tokenize_kit.judge.compare import compare, read_lexicon
+
+    documents = Documents(inputs, quiet, read, words)
+    if pattern is not None and not any(
+        _is_ranks(p) for p in [*tokenizers, *filter(None, [baseline])]
+    ):
+        raise UsageError("--pattern is for .tiktoken files, and none is given; leave it out")
+    if baseline is not None and baseline not in tokenizers:
+        tokenizers = [*tokenizers, baseline]
+    against = None if baseline is None else tokenizers.index(baseline)
+    figures = compare(
+        tokenizers,
+        documents.batches(),
+        GROUPS,
+        show,
+        pattern,
+        against,
+        segmentation=segmentation(dictionary, separator, words),
+        pivot=pivot,
+        price=price,
+        context=context,
+        lexicon=None if morphemes is None else read_lexicon(morphemes),
+    )
+    first = figures["tokenizers"][0]
+    if not first["bytes"]:
+        refused = documents.tally["rejected"] + documents.tally["corrupt"]
+        reason = f": {counted(refused, 'record')} could not be taken" if refused else ""
+        raise UsageError(f"no document with text in the input{reason}")
+    languages = [row["label"] for row in first["lang"]]
+    if pivot is not None and pivot not in languages:
+        listed = ", ".join(languages[:10]) or "none: no document has `lang`"
+        raise UsageError(f"--pivot {pivot}: no text is of that language; they are {listed}")
+    for row, name, path in zip(figures["tokenizers"], names(tokenizers), tokenizers, strict=True):
+        row["name"] = name
+        row["trained_on"] = trained_on(path, documents.files)
+    if against is not None:
+        figures["baseline"] = figures["tokenizers"][against]["name"]
+    settings = {
+        "dictionary": dictionary and str(dictionary),
+        "separator": separator,
+        "words": words,
+        "pivot": pivot,
+        "price": price,
+        "context": context,
+        "morphemes": morphemes and str(morphemes),
+    }
+    return TokenizerEvaluation({"inputs": inputs, **documents.tally, **settings, **figures})
+
+
+def segmentation(
+    dictionary: Path | None, separator: str | None = None, words: str | None = None
+) -> Segmentation:
+    """How words of scripts without spaces are known; UsageError for several ways at once, and
+    LlmcurateError naming a dictionary that cannot be read."""
+    from tokenize_kit.judge.words import Segmentation
+    from tokenize_kit.segment.dictionary import read_dictionary
+
+    if sum(map(bool, (dictionary, separator, words))) > 1:
+        raise UsageError(
+            "--dictionary, --separator and --words all say where words end; give one of them"
+        )
+    known = None if dictionary is None else read_dictionary(dictionary, None)
+    return Segmentation(known, (WORD_END if words else separator or "").encode())
+
+
+def trained_on(tokenizer: Path, files: list[Path]) -> bool:
+    """Whether one of these files was read to train the tokenizer, as far as that is known: from the
+    run.json of the run that made it, which stands beside it, there in .run/ or, of several sizes,
+    above it."""
+    beside = tokenizer.resolve() if tokenizer.is_dir() else tokenizer.resolve().parent
+    for folder, home in product((beside, beside.parent), (".run", "")):
+        try:
+            record = read_record(folder / home)
+            is_maker = any(p["makes"] == "tokenizer" for p in record["products"])
+            read = {Path(file["path"]).resolve() for file in record["inputs"]}
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        if is_maker and any(file in read or folder / "corpus" in file.parents for file in files):
+            return True
+    return False
+
+
+def _is_ranks(path: Path) -> bool:
+    return path.suffix == ".tiktoken"
+
+
+def names(paths: list[Path]) -> list[str]:
+    """Short names that differ: the folder of a tokenizer.json, the stem of another file, else the
+    paths as they were given."""
+    short = []
+    for path in paths:
+        folder = path.name in ("tokenizer.json", "tokenizer.model")
+        name = path.resolve().parent.name if folder else path.resolve().name
+        short.append(
+            name.removesuffix(".json").removesuffix(".model").removesuffix(".tiktoken") or str(path)
+        )
+    return short if len(set(short)) == len(short) else [str(p) for p in paths]
+
+
+NONE = "-"
+SERIES, LANGUAGES, SCRIPTS_DRAWN = 4, 8, 10  # tokenizers, languages, scripts in a chart
+TRAINED_ON = (
+    "was trained on some of these texts: it is better on them than on others; judge it on texts"
+    " that it never saw"
+)
+
+
+PREMIUM = (
+    "languages need unlike numbers of characters to say a thing: real parity needs texts that say"
+    " the same in each language; on such texts compare tokens a text"
+)
+
+
+def script_name(label: str) -> str:
+    """A script, or what stands for none, for a reader."""
+    return {"Common": "digits, signs, spaces"}.get(label, label)
+
+
+def whole(value: float | None) -> str:
+    """A count."""
+    return NONE if value is None else f"{value:,}"
+
+
+def ratio(value: float | None) -> str:
+    """Three decimals; one from a hundred on."""
+    if value is None:
+        return NONE
+    return f"{value:.3f}" if abs(value) < 100 else f"{value:,.1f}"
+
+
+def share(value: float | None) -> str:
+    """A share of one as per cent."""
+    return format_percent(value, 2)
+
+
+def cut_digits(rule: str) -> str:
+    """How a tokenizer cuts the digits of a number, in words."""
+    words = {"single": "one by one", "right": "from the right", "left": "from the left"}
+    return words.get(rule, rule)
+
+
+def pages(value: float | None) -> str:
+    """A number of pages."""
+    return NONE if value is None else f"{value:,.1f}"
+
+
+def speed(value: float | None) -> str:
+    """MB/s."""
+    return NONE if value is None else f"{value:.3g}"
+
+
+# key, title, formatter, and which is better
+CHARTS: tuple[tuple[str, str, Callable[[Any], str], str], ...] = (
+    ("bytes_a_token", "Bytes a token", ratio, "More is better: the same text in fewer tokens."),
+    (
+        "boundary_f1",
+        "Boundaries of words kept (F1)",
+        ratio,
+        "More is better: 1 where tokens end where words do and nowhere else.",
+    ),
+    ("price_a_million_characters", "Price of a million characters", ratio, "Less is better."),
+    ("context_pages", "Pages of 1,800 characters in the context", pages, "More is better."),
+)
+# key, title, formatter, which is better (+1 more, -1 less, 0 neither)
+FIGURES: tuple[tuple[str, str, Callable[[Any], str], int], ...] = (
+    ("vocab", "vocabulary", whole, 0),
+    ("bytes_a_token", "bytes a token", ratio, 1),
+    ("characters_a_token", "characters a token", ratio, 1),
+    ("nsl", "tokens over the baseline's (NSL)", ratio, -1),
+    ("fertility", "tokens a word (fertility)", ratio, -1),
+    ("whole_share", "words kept whole", share, 1),
+    ("tokens_a_letter", "tokens a letter, scripts without spaces", ratio, -1),
+    ("gini_a_byte", "Gini of languages, tokens a byte", ratio, -1),
+    ("gini_a_character", "Gini of languages, a character", ratio, -1),
+    ("gini_a_text", "Gini of languages, a text", ratio, -1),
+    ("boundary_f1", "boundaries of words kept (F1)", ratio, 1),
+    ("boundary_precision", "  precision", ratio, 1),
+    ("boundary_recall", "  recall", ratio, 1),
+    ("morpheme_recall", "boundaries of morphemes kept", share, 1),
+    ("morpheme_precision", "  precision", share, 1),
+    ("cluster_cut_share", "tokens that cut a grapheme", share, -1),
+    ("only_marks_share", "tokens of marks or vowels alone", share, -1),
+    ("unknown_share", "unknown tokens", share, -1),
+    ("parts_share", "tokens that are parts of characters", share, -1),
+    ("renyi_efficiency", "Rényi efficiency", ratio, 1),
+    ("renyi_efficiency_of_used", "  of the tokens that occur", ratio, 1),
+    ("used_share", "vocabulary used", share, 0),
+    ("never_used", "tokens never used", whole, 0),
+    ("unreachable", "tokens that no text gives", whole, -1),
+    ("parts_of_characters", "tokens of parts of characters", whole, 0),
+    ("white_space", "tokens of white space only", whole, 0),
+    ("digits", "tokens of digits only", whole, 0),
+    ("digit_groups", "digits of a number are cut", cut_digits, 0),
+    ("price_a_million_characters", "price of a million characters", ratio, -1),
+    ("price_a_million_words", "price of a million words", ratio, -1),
+    ("context_characters", "characters in the context", whole, 1),
+    ("context_words", "words in the context", whole, 1),
+    ("context_pages", "pages of 1,800 characters in it", pages, 1),
+    ("lost", "texts that do not come back", whole, -1),
+    ("encode_mb_per_cpu_second", "encoding, MB/s of CPU time", speed, 1),
+    ("decode_mb_per_cpu_second", "decoding, MB/s of CPU time", speed, 1),
+)
+RATES = frozenset({"encode_mb_per_cpu_second", "decode_mb_per_cpu_second"})
+
+
+GROUPS_SHOWN = 20  # languages or sources printed; evaluation.json has all
+SCRIPTS_SHOWN, PAIRS_SHOWN = 8, 6
+NAME = 24  # columns of a name
+COSTS = {
+    "price_a_million_characters": "price of a million characters",
+    "context_pages": "pages in the context",
+}
+COLOURS = tuple(f"\x1b[30;48;5;{n}m" for n in (152, 223, 151, 218))
+OFF = "\x1b[0m"
+Body = list[tuple[list[str], list[int]]]  # cells, and the positions of the best among the numbers
+
+
+@dataclass(frozen=True)
+class TokenizerEvaluation(Computed):
+    """figures: of `evaluate`. width: columns of a terminal, of which a rule takes no more; colours:
+    whether it shows them."""
+
+    width: int = 80
+    colours: bool = False
+
+    @property
+    def tokenizers(self) -> list[dict[str, Any]]:
+        """The figures of each."""
+        return list(self.figures["tokenizers"])
+
+    @property
+    def pivot(self) -> str:
+        """The language that the others are set against, for a sentence."""
+        return self.figures["pivot"] or "English"
+
+    def bars(self, key: str = "bytes_a_token") -> list[tuple[str, list[float | None]]]:
+        """(label, a figure of each tokenizer drawn): of all texts, and of the languages with most;
+        empty where there is none."""
+        drawn = self.tokenizers[:SERIES]
+        rows = [("all texts", [t.get(key) for t in drawn])]
+        languages = drawn[0]["lang"][:LANGUAGES]
+        if len(languages) > 1:
+            rows += [
+                (plain(row["label"], 12), [t["lang"][nth].get(key) for t in drawn])
+                for nth, row in enumerate(languages)
+            ]
+        return [row for row in rows if any(v is not None for v in row[1])]
+
+    def scripts(self, most: int, series: int | None = None) -> list[tuple[str, list[int]]]:
+        """(script, tokens of it in each vocabulary), those of the most tokens first; of more than
+        `most` the others are one row. series: of the first tokenizers alone."""
+        tokenizers = self.tokenizers[:series]
+        vocabularies = [{row["label"]: row["vocab"] for row in t["scripts"]} for t in tokenizers]
+        names = {n: max(v.get(n, 0) for v in vocabularies) for v in vocabularies for n in v}
+        order = sorted(names, key=lambda name: (-names[name], name))
+        rows = [(name, [v.get(name, 0) for v in vocabularies]) for name in order[:most]]
+        if others := order[most:]:
+            sums = [sum(v.get(name, 0) for name in others) for v in vocabularies]
+            rows.append((counted(len(others), "other"), sums))
+        return [(script_name(name), counts) for name, counts in rows]
+
+    def rows(self) -> list[tuple[str, list[str], list[int]]]:
+        """(title, a cell a tokenizer, the positions of the best) of every figure that is not
+        missing everywhere. No best of one, of what reads the same in all, or of speeds, which no
+        two runs share."""
+        lines = []
+        for key, title, format_figure, better in FIGURES:
+            values = [t.get(key) for t in self.tokenizers]
+            if all(v is None for v in values):
+                continue
+            cells = [format_figure(v) for v in values]
+            measured = [v for v in values if v is not None]
+            best: list[int] = []
+            if better and len(set(cells) - {NONE}) > 1 and key not in RATES:
+                top = format_figure(max(measured) if better > 0 else min(measured))
+                best = [i for i, cell in enumerate(cells) if cell == top]
+            lines.append((title, cells, best))
+        return lines
+
+    def page(self) -> str:
+        return html.render(
+            "evaluate/tokenizers.html",
+            evaluation=self.figures,
+            rows=self.rows(),
+            premium=PREMIUM,
+            ratio=ratio,
+            trained_on=TRAINED_ON,
+            bars=[(self.bars(key), *chart) for key, *chart in CHARTS],
+            scripts=self.scripts(SCRIPTS_DRAWN, SERIES),
+            whole=whole,
+            share=share,
+            script_name=script_name,
+            pages=pages,
+            pivot=self.pivot,
+            cut_digits=cut_digits,
+            series=SERIES,
+        )
+
+    def text(self) -> str:
+        first, colours = self.tokenizers[0], self.colours
+        names = [short(t["name"]) for t in self.tokenizers]
+        body: Body = [([title, *cells], best) for title, cells, best in self.rows()]
+        lines = [
+            f"{counted(first['texts'], 'text')}, {first['bytes']:,} bytes, {first['characters']:,}"
+            " characters,"
+            f" {first['words']:,} words",
+            "",
+            *_grid(["", *names], body, colours),
+        ]
+        if any(best for _, best in body):
+            lines.append(f"{'bold' if colours else '*'}: the best of a line")
+        if "baseline" in self.figures:
+            lines.append(f"baseline: {short(self.figures['baseline'])}")
+        lines += self._vocabularies(names)
+        lines += self._remarks()
+        lines += self._groups(names)
+        for nth, sample in enumerate(self.figures["shown"], 1):
+            lines += ["", f"text {nth}{', its beginning' if sample['cut'] else ''}"]
+            for name, cut in zip(names, sample["pieces"], strict=True):
+                tokens = sum(n for _, n in cut)
+                lines += [
+                    "─" * min(self.width, 40),
+                    f"{name}: {counted(tokens, 'token')}",
+                    _cut(cut, colours),
+                ]
+        return "\n".join(lines)
+
+    def _remarks(self) -> list[str]:
+        """The longest tokens, and what is wrong with a tokenizer."""
+        lines = []
+        for tokenizer in self.tokenizers:
+            name = short(tokenizer["name"])
+            longest = ", ".join(quoted(token["text"]) for token in tokenizer["longest"][:5])
+            engine = tokenizer["engine"]
+            lines += ["", f"{name}: {engine} encodes; longest tokens {longest or NONE}"]
+            if tokenizer["trained_on"]:
+                lines.append(f"  {name} {TRAINED_ON}")
+            if tokenizer["unreachable"]:
+                unreachable = tokenizer["unreachable_examples"][:8]
+                examples = ", ".join(quoted(t["text"]) for t in unreachable)
+                count = whole(tokenizer["unreachable"])
+                lines.append(f"  no text gives {count} of its tokens: {examples}")
+            if lost := tokenizer["first_lost"]:
+                lines.append(
+                    f"  {tokenizer['lost']:,} of {counted(tokenizer['texts'], 'text')} do not come"
+                    f" back; text {lost['text'] + 1:,} first, at character {lost['character']:,}"
+                    f" ({' became '.join(lost['code_points'])}):"
+                )
+                was, back = lost["was"][:80], lost["is"][:80]
+                lines += [f"    was {quoted(was, 80)}", f"    is  {quoted(back, 80)}"]
+        return lines
+
+    def _vocabularies(self, names: list[str]) -> list[str]:
+        """Tokens by script, and how many of them two vocabularies share."""
+        scripts = self.scripts(SCRIPTS_SHOWN)
+        body: Body = [([label, *map(whole, counts)], []) for label, counts in scripts]
+        lines = ["", "tokens of the vocabulary by script", *_grid(["", *names], body, False)]
+        for pair in self.figures["overlaps"][:PAIRS_SHOWN]:
+            first, second = names[pair["first"]], names[pair["second"]]
+            lines.append(
+                f"{first} and {second} share {counted(pair['shared'], 'token')},"
+                f" {share(pair['jaccard'])} of those in either"
+            )
+        return lines
+
+    def _groups(self, names: list[str]) -> list[str]:
+        """Bytes a token by language and by source, and what languages pay against the pivot."""
+        languages, sources = self.tokenizers[0]["lang"], self.tokenizers[0]["source"]
+        chosen = []
+        if languages:
+            chosen.append(("lang", "bytes_a_token", "bytes a token by language"))
+        if len(languages) > 1:
+            premium = f"tokens a character over those of {self.pivot}"
+            chosen.append(("lang", "premium_a_character", premium))
+            if any(row["boundary_f1"] is not None for row in languages):
+                chosen.append(("lang", "boundary_f1", "boundaries of words kept (F1) by language"))
+            chosen += [("lang", key, f"{title} by language") for key, title in COSTS.items()]
+        if languages:
+            chosen.append(("lang", "nsl", "tokens over the baseline's by language"))
+        if len(sources) > 1:
+            chosen.append(("source", "bytes_a_token", "bytes a token by source"))
+        lines = []
+        for group, key, title in chosen:
+            if key in self.tokenizers[0][group][0]:
+                lines += self._by(group, key, title, names)
+                lines += [PREMIUM] if key == "premium_a_character" else []
+        return lines
+
+    def _by(self, group: str, key: str, title: str, names: list[str]) -> list[str]:
+        """A line a label, a column a tokenizer."""
+        first = self.tokenizers[0][group]
+        body: Body = [
+            (
+                [short(row["label"]), whole(row["texts"])]
+                + [ratio(t[group][i][key]) for t in self.tokenizers],
+                [],
+            )
+            for i, row in enumerate(first[:GROUPS_SHOWN])
+        ]
+        rest = len(first) - GROUPS_SHOWN
+        more = f" (those with the most text; {rest} more)" if rest > 0 else ""
+        return ["", title + more, *_grid(["", "texts", *names], body, self.colours)]
+
+
+def short(name: str) -> str:
+    shown = plain(name, 200).replace("\n", " ").replace("\t", " ")
+    return shown if len(shown) <= NAME else "…" + shown[1 - NAME :]
+
+
+def _grid(head: list[str], body: Body, colours: bool) -> list[str]:
+    """The best of a row bold, or starred where there are no colours."""
+    bold = [(y, x + 1) for y, (_, best) in enumerate(body) for x in best]
+    if not colours and bold:
+        cells = [
+            [c + (("*" if x - 1 in best else " ") if x else "") for x, c in enumerate(row)]
+            for row, best in body
+        ]
+        return table([head[0], *(f"{h} " for h in head[1:])], cells)
+    return table(head, [row for row, _ in body], bold=bold)
+
+
+def quoted(word: str, most: int = 24) -> str:
+    """One line, in quotes, control characters visible."""
+    return f"“{plain(word, most).replace(chr(10), '↵').replace(chr(9), '→')}”"
+
+
+def _cut(pieces: list[tuple[str, int]], colours: bool) -> str:
+    """Pieces in turning colours, or with bars between them; ×n: a piece of n tokens."""
+    shown = []
+    for piece, tokens in pieces:
+        word = plain(piece).replace("\n", "↵\n").replace("\t", "→")
+        space = tokens == 0 and piece.isspace()  # left out by most tokenizers of whole words
+        shown.append(word if tokens == 1 or space else f"{word}×{tokens}")
+    if not colours:
+        return "|".join(shown)
+    out = []
+    colour = 0
+    for word, (_, tokens) in zip(shown, pieces, strict=True):
+        if tokens == 0:
+            out.append(word)
+            continue
+        start = COLOURS[colour % len(COLOURS)]
+        colour += 1
+        # The background must not run on to the end of a line.
+        inner = word.replace("\n", f"{OFF}\n{start}")
+        out.append(f"{start}{inner}{OFF}")
+    return "".join(out)

@@ -1,0 +1,146 @@
+"""`llmcurate dedup compare`, `evaluate` and `audit`: what methods remove, measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from curate.cli.options import (
+    MEASURES,
+    CommandOptions,
+    Inputs,
+    Sets,
+    corpus_of,
+    read_changes,
+    reading,
+    workspace,
+)
+from curate.cli.settings import READS_ALL, command
+from llmcurate.base.messages import json_values
+from llmcurate.base.terminal import answer, echo, echo_json
+
+if TYPE_CHECKING:
+    from curate.cli.options import CommandOptions
+    from curate.inspect.results import Findings
+from curate.cli.dedup import dedup_app
+
+
+@command(dedup_app, "DedupCompare", "compare", shared=MEASURES)
+def compare(
+    inputs: Inputs = None, sets: Sets = None, *, options: CommandOptions, **settings: Any
+) -> None:
+    """Compare what several methods leave of the same text.
+
+    Shows documents, bytes and tokens that stay, overlap, time and memory. Every method is a run of
+    its own in OUT/METHOD.
+
+    \b
+    Example:
+    llmcurate dedup compare corpus/ -o out --methods exact,lines,exact+minhash
+    """
+
+    from curate.api.command_settings import DedupCompare
+    from curate.lab.compare.compare import compare as compared
+
+    chosen = DedupCompare.of(**settings)
+    inputs, folder = corpus_of(inputs), _folder(options.out, "compare")
+    comparison = compared(
+        inputs,
+        chosen.methods.split(","),
+        (*(sets or ()), *read_changes(options.read)),
+        folder,
+        chosen.tokenizer,
+        options.workers,
+        options.quiet,
+    )
+    _print(comparison, folder, "compare", options)
+    raise typer.Exit(1 if comparison.failed else 0)
+
+
+@command(dedup_app, "DedupEvaluate", "evaluate", shared=MEASURES, reads=READS_ALL)
+def evaluate(
+    inputs: Inputs = None, sets: Sets = None, *, options: CommandOptions, **settings: Any
+) -> None:
+    """Measure which planted copies the methods find.
+
+    Plants copies, near copies at six similarities, paragraphs and runs of text in a corpus. Shows
+    how many of each kind a method finds, and what else it removes.
+
+    \b
+    Example:
+    llmcurate dedup evaluate corpus/ -o out --methods minhash --set dedup_minhash.verify=0.7
+    """
+
+    from curate.api.command_settings import DedupEvaluate
+    from curate.lab.evaluate.dedups import evaluate as evaluated
+
+    chosen = DedupEvaluate.of(**settings)
+    inputs, folder = corpus_of(inputs), _folder(options.out, "evaluate")
+    evaluation = evaluated(
+        inputs,
+        chosen.methods.split(","),
+        (*(sets or ()), *read_changes(options.read)),
+        folder,
+        chosen.plant,
+        chosen.seed,
+        chosen.documents,
+        options.workers,
+        options.quiet,
+    )
+    _print(evaluation, folder, "evaluate", options)
+
+
+@command(dedup_app, "DedupAudit", "audit", shared=MEASURES, reads=READS_ALL)
+def audit(inputs: Inputs = None, *, options: CommandOptions, **settings: Any) -> None:
+    """Measure duplicates in training and validation text.
+
+    Shows the tables of Lee et al. 2022, near-duplicates and exact passages, and the longest match;
+    removes nothing. Without --val or --shards all of the input is training text.
+
+    \b
+    Examples:
+    llmcurate dedup audit corpus/ --val heldout.jsonl -o audit
+    llmcurate dedup audit corpus/ --shards shards -o audit
+    """
+    import json
+
+    from curate.api.command_settings import DedupAudit
+    from curate.lab.evaluate import duplicates
+    from llmcurate.base.disk.files import make_folder, write_text
+
+    chosen = DedupAudit.of(**settings)
+    inputs, folder = corpus_of(inputs), _folder(options.out, "audit")
+    make_folder(folder)
+    measured = duplicates.audit(
+        inputs,
+        list(chosen.val),
+        chosen.shards,
+        folder,
+        chosen.similarity,
+        chosen.tokenizer,
+        options.workers,
+        options.quiet or options.as_json,
+        reading(options.read),
+    )
+    data = json_values(measured)
+    write_text(folder / "audit.json", json.dumps(data, indent=1, ensure_ascii=False) + "\n")
+    paths = {"audit": str(folder / "audit.json")}
+    answer({**data, "paths": paths}, duplicates.text(measured), options.as_json)
+
+
+def _folder(out: Path | None, title: str) -> Path:
+    """OUT; in a workspace by default the next run."""
+    return out if out is not None else workspace("-o OUT").out_for(title, "")
+
+
+def _print(findings: Findings, folder: Path, name: str, options: CommandOptions) -> None:
+    """Prints findings, and where their files are. name: of the JSON file among `paths`."""
+    page = folder / f"{findings.NAME}.html"
+    if not options.quiet or not options.as_json:
+        echo(findings.text())
+        echo(f"page: {page}")
+    if options.as_json:
+        paths = {name: str(page.with_suffix(".json")), "page": str(page)}
+        echo_json({**json_values(findings), "paths": paths})

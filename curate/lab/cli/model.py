@@ -1,0 +1,297 @@
+"""`llmcurate model coordinates`, `compare`, `rope-search` and `transplant`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+from curate.cli.options import (
+    AnyModel,
+    Json,
+    NewFolder,
+    Quiet,
+    ReadOptions,
+    Sets,
+    TrustCode,
+    output,
+    reading,
+)
+from curate.cli.settings import READS_TEXTS, command
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import UsageError
+from llmcurate.base.terminal import answer, echo, echo_json, table
+
+if TYPE_CHECKING:
+    from tokenize_kit.card.figures import Sample
+from curate.cli.model import config_of, model_app
+
+
+@command(model_app, "ModelCoordinates", "coordinates")
+def model_coordinates(
+    model: Annotated[
+        str, typer.Argument(help="A preset, or a folder that a model was trained in.")
+    ],
+    sets: Sets = None,
+    trust_code: TrustCode = False,
+    as_json: Json = False,
+    **settings: Any,
+) -> None:
+    """Check muP: do activations keep their size?
+
+    Trains the model for some steps at several widths and shows how far outputs moved: a slope near
+    0 says that a learning rate holds at other widths.
+
+    \b
+    Example:
+    llmcurate model coordinates tiny --set model.attention.head_dim=16 --widths 96,192,384
+    """
+    from curate.api.model_settings import ModelCoordinates
+    from curate.products.needs import needs_training
+
+    chosen = ModelCoordinates.of(**settings)
+    try:
+        widths = sorted({int(width) for width in chosen.widths.split(",")})
+    except ValueError:
+        widths = []
+    if len(widths) < 2 or widths[0] < 1:
+        raise UsageError(f"--widths is {chosen.widths!r}: give two hidden sizes or more, as 64,128")
+    with needs_training():
+        from train.config import TrainConfig
+        from train.lab.coordinates import coordinates
+
+        plan = TrainConfig(
+            steps=chosen.steps, lr=chosen.lr, optimizer=chosen.optimizer, seed=chosen.seed
+        )
+        outputs_of = coordinates(config_of(model, None, sets or []), widths, plan)
+    rows = [
+        (kind, name, *(f"{size:.3g}" for size in row["sizes"]), f"{row['slope']:+.2f}")
+        for kind, outputs in outputs_of.items()
+        for name, row in outputs.items()
+    ]
+    head = ("", "changes by", *(str(width) for width in widths), "slope")
+    lines = table(head, rows, left=(0, 1))
+    answer({"widths": widths, **outputs_of}, "\n".join(lines), as_json)
+
+
+@command(model_app, "ModelCompare", "compare")
+def model_compare(
+    variants: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="VARIANT...",
+            help="A preset, settings behind it: NAME=PRESET,KEY=VALUE; or a YAML file of them.",
+        ),
+    ],
+    out: NewFolder,
+    shards: Annotated[
+        Optional[Path],
+        typer.Option(metavar="PATH", help="Token shards. In a workspace the newest."),
+    ] = None,
+    sets: Sets = None,
+    trust_code: TrustCode = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    **settings: Any,
+) -> None:
+    """Train variants of a model alike and compare them.
+
+    Each is trained from several seeds on as many tokens, or FLOPs. Differences are from the first,
+    seed by seed, with intervals of 95 %. Stopped, the same command goes on.
+
+    \b
+    Example:
+    llmcurate model compare tiny gelu=tiny,feed_forward.activation=gelu,feed_forward.width=768 \\
+      --shards shards/ --tokens 200000 -o comparison
+    llmcurate model compare tiny mine=tiny,feed_forward=my_layer.py:LiGLU --shards shards/ \\
+      --flops 1e13 --set pretrain.warmup=10 --set model.layers=2 -o comparison
+    """
+    from curate.api.model_settings import ModelCompare
+    from curate.cli.options import newest
+    from curate.inspect.results import check_folder
+    from curate.lab.compare.models import compare_models
+    from curate.products.needs import needs_training
+
+    chosen = ModelCompare.of(**settings)
+    if (chosen.tokens is None) == (chosen.flops is None):
+        raise UsageError("give --tokens or --flops, one of the two")
+    folder = newest("shards", shards, "--shards")
+    with needs_training():
+        check_folder(out)
+        compare_models(variants, folder, out, chosen, sets or [], quiet).show(out, as_json)
+
+
+@command(model_app, "ModelRopeSearch", "rope-search", reads=READS_TEXTS)
+def model_rope_search(
+    model: AnyModel,
+    texts: Annotated[
+        str,
+        typer.Argument(
+            help="Long documents that llmcurate reads, or token shards of the model's tokenizer."
+        ),
+    ],
+    out: Annotated[Path, output("JSON file to write.", "FILE")],
+    as_json: Json = False,
+    quiet: Quiet = False,
+    *,
+    read: ReadOptions,
+    **settings: Any,
+) -> None:
+    """Search rotary factors for a longer context.
+
+    LongRoPE's search (Ding et al. 2024): a divisor for each pair of dimensions, by the loss on long
+    texts, from positional interpolation, NTK and YaRN on. The file is a setting of models.
+
+    \b
+    Example:
+    llmcurate model rope-search model texts.jsonl --context 8192 -o factors.json
+    llmcurate pretrain shards -o long --model model --context 8192 \\
+      --set "model.position.scaling=$(cat factors.json)"
+    """
+    import json
+    import tempfile
+    import time
+
+    from curate.api.model_settings import ModelRopeSearch
+    from curate.products.eval_texts import as_shards
+    from curate.products.needs import needs_training
+    from llmcurate.base.disk.files import write_text
+    from llmcurate.base.terminal import Progress, say
+
+    chosen = ModelRopeSearch.of(**settings)
+    with needs_training(), tempfile.TemporaryDirectory(prefix="llmcurate-rope-") as folder:
+        from train.evaluate.judge import open_model
+        from train.lab.rope_search import older_scalings, rope_search
+
+        judged = open_model(model, device=chosen.device)
+        older_scalings(judged.model.config, chosen.context)  # refuse before texts are encoded
+        shards = as_shards(
+            texts,
+            judged.tokenizer_file,
+            Path(folder) / "shards",
+            lambda line: say(line, quiet),
+            read=reading(read),
+        )
+        with Progress("searching factors", chosen.evaluations, quiet) as progress:
+            begun = time.monotonic()
+
+            def scored(least: float) -> None:
+                pace = (time.monotonic() - begun) / (progress.done + 1)
+                seconds = pace * (chosen.evaluations - progress.done - 1)
+                progress.update(note=f"loss {least:.4f}", seconds_left=seconds)
+
+            figures = rope_search(
+                judged,
+                shards,
+                context=chosen.context,
+                evaluations=chosen.evaluations,
+                rows=chosen.rows,
+                batch_rows=chosen.batch,
+                precision=chosen.precision,
+                seed=chosen.seed,
+                on_scored=scored,
+            )
+    write_text(out, json.dumps(figures["scaling"]) + "\n")
+    number = figures["texts"]
+    head = ("loss", *(f"{of.replace('_', ' ')}, {counted(number[of], 'text')}" for of in number))
+    rows = [
+        (name, *(f"{score[of]:.4f}" for of in number)) for name, score in figures["scores"].items()
+    ]
+    note = f"{out}: the factors of longrope, for --set model.position.scaling"
+    answer({"out": str(out), **figures}, "\n".join([*table(head, rows), note]), as_json)
+
+
+SCORED_BYTES = 200_000  # of the texts, drawn by hash
+
+
+@command(model_app, "ModelTransplant", "transplant")
+def transplant(
+    model: AnyModel,
+    tokenizer: Annotated[
+        Path, typer.Argument(metavar="TOKENIZER", help="tokenizer.json of the new one, its folder.")
+    ],
+    out: NewFolder,
+    corpus: Annotated[
+        Optional[list[str]],
+        typer.Option(
+            "--on",
+            metavar="CORPUS",
+            help="Texts that the model is scored on, before and after, and that focus learns from."
+            " [repeatable]",
+        ),
+    ] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    *,
+    read: ReadOptions,
+    **settings: Any,
+) -> None:
+    """Move a trained model to another tokenizer.
+
+    Rows of tokens that both have are copied, others begin as --init says. With --on it prints bits
+    a byte before and after.
+
+    \b
+    Examples:
+    llmcurate model transplant model tok-th -o moved --init focus --on thai/
+    llmcurate pretrain shards --model moved -o further
+    """
+    from curate.api.model_settings import ModelTransplant
+    from curate.inspect.tokenizers import Documents
+    from curate.products.needs import needs_training
+    from llmcurate.base.terminal import say
+    from tokenize_kit.change.source import file_of
+    from tokenize_kit.lab.embeddings import drawn
+
+    chosen = ModelTransplant.of(**settings)
+    if chosen.init == "focus" and not corpus:
+        raise UsageError("transplant: --init focus learns from texts: give --on CORPUS")
+    documents = Documents(corpus, quiet, reading(read)) if corpus else None
+    texts = None
+    if documents:
+        texts = lambda: ((data, offsets) for data, offsets, _ in documents.batches())  # noqa: E731
+    with needs_training():
+        from tokenize_kit.lab.addition import Transplant
+        from train.evaluate.judge import opened
+        from train.hf.load import transplant as move
+
+        judged, new = opened(model), file_of(tokenizer)
+        tables = Transplant(judged.tokenizer_file, new, chosen.init, chosen.seed, texts)
+        sample = drawn(texts, SCORED_BYTES) if texts else None
+        figures = tables.describe() | move(model, out, new, tables.rows)
+        config = judged.model.config
+        if sample and config.form == "decoder" and config.writes:
+            before, after = (_bits_per_byte(folder, sample) for folder in (model, out))
+            figures |= {"bits_per_byte_before": before, "bits_per_byte_after": after}
+    if as_json:
+        echo_json({"out": str(out), **figures})
+        return
+    say(f"wrote {out}", quiet)
+    common, new_tokens = figures["common_tokens"], figures["new_tokens"]
+    echo(f"{common:,} of {counted(new_tokens, 'token')} are in both, and keep their rows")
+    if "bits_per_byte_before" in figures:
+        echo(
+            f"bits a byte: {figures['bits_per_byte_before']:.4f} before,"
+            f" {figures['bits_per_byte_after']:.4f} right after"
+        )
+
+
+def _bits_per_byte(folder: Path, sample: Sample) -> float:
+    """Of the texts of a sample, by the model of a folder with its own tokenizer."""
+    import json
+    import tempfile
+
+    from curate.products.eval_texts import as_shards
+    from train.evaluate.judge import judge, open_model
+
+    with tempfile.TemporaryDirectory(prefix="llmcurate-transplant-") as scratch:
+        source = Path(scratch) / "texts.jsonl"
+        lines = [json.dumps({"text": text}) for text in sample.texts()]
+        source.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        judged = open_model(folder)
+        shards = as_shards(
+            str(source), judged.tokenizer_file, Path(scratch) / "shards", lambda line: None
+        )
+        scores = judge(judged, texts={"texts": shards}, questions={})
+    return float(scores["texts"]["texts"]["bits_per_byte"])

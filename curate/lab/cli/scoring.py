@@ -1,0 +1,217 @@
+"""`llmcurate quality evaluate`, `language evaluate`, `perplexity train`, `score` and `convert`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from curate.cli.options import (
+    CommandOptions,
+    Inputs,
+    Json,
+    Page,
+    ReadOptions,
+    Restart,
+    Sets,
+    reading,
+)
+from curate.cli.scoring import (
+    Label,
+    Model,
+    Negative,
+    Positive,
+    language_app,
+    perplexity_app,
+    quality_app,
+)
+from curate.cli.settings import command
+from llmcurate.base.errors import UsageError
+from llmcurate.base.terminal import echo, echo_json
+
+
+@command(quality_app, None, "evaluate")
+def quality_evaluate(
+    model: Model,
+    positive: Positive,
+    negative: Negative,
+    out: Page = None,
+    label: Label = None,
+    as_json: Json = False,
+    *,
+    read: ReadOptions,
+) -> None:
+    """Measure a model: ROC AUC, deciles, thresholds.
+
+    Shows average precision and calibration too; -o writes a page with the curves.
+
+    \b
+    Example:
+    llmcurate quality evaluate quality.bin --positive a.jsonl --negative b.jsonl -o out
+    """
+    from curate.inspect.results import check_folder
+    from curate.lab.evaluate.classifiers import evaluate_quality
+
+    check_folder(out)
+    evaluate_quality(model, positive, negative, label, as_json, reading(read)).show(out, as_json)
+
+
+@command(language_app, "LanguageEvaluate", "evaluate")
+def language_evaluate(
+    model: Annotated[Path, typer.Argument(help="A fastText model.")],
+    inputs: Annotated[list[str], typer.Argument(metavar="IN...", help="Labelled documents.")],
+    out: Page = None,
+    as_json: Json = False,
+    *,
+    read: ReadOptions,
+    **settings: Any,
+) -> None:
+    """Measure a model on labelled documents.
+
+    Shows F1 by language, confusions and calibration; -o writes a page.
+
+    \b
+    Example:
+    llmcurate language evaluate model/language.bin labelled.jsonl -o evaluation
+    """
+    from curate.api.command_settings import LanguageEvaluate
+    from curate.corpus.direct_input import DirectInput
+    from curate.inspect.results import check_folder
+    from curate.lab.evaluate.classifiers import LanguageEvaluation, evaluate_language
+    from curate.run.plan import make_plan
+    from curate.steps.recipe import build
+    from llmcurate.base.terminal import say
+
+    chosen = LanguageEvaluate.of(**settings)
+    check_folder(out)
+    plan = make_plan(build("evaluate", []).reading(**vars(read)), inputs)
+    for notice in plan.inputs.notices:
+        say(notice)
+    documents = DirectInput(plan.inputs, plan.recipe.read)
+    scores = evaluate_language(model, documents.batches(None), chosen.label, chosen.max_chars)
+    figures = {"inputs": inputs, **scores, "corrupt": documents.tally["corrupt"]}
+    LanguageEvaluation(figures).show(out, as_json)
+
+
+SHOWN_CHARS = 100  # of a text in the table
+
+
+BATCH = 1000  # texts
+
+
+@command(perplexity_app, "perplexity_model", "train")
+def perplexity_train(
+    inputs: Inputs = None, sets: Sets = None, *, options: CommandOptions, **settings: Any
+) -> None:
+    """Train a Kneser-Ney model on documents.
+
+    Writes perplexity.bin and card.json.
+
+    \b
+    Example:
+    llmcurate perplexity train wikipedia.jsonl -o model --variant ccnet --vocab 65536
+    """
+    from curate.cli.execution import run_steps
+
+    run_steps("perplexity-model", [("perplexity_model", settings)], inputs, options, sets)
+
+
+@command(perplexity_app, "PerplexityScore", "score")
+def perplexity_score(
+    model: Annotated[Path, typer.Argument(help="A model, perplexity.bin.")],
+    file: Annotated[
+        Optional[Path], typer.Argument(help="A text. The default, and -, is standard input.")
+    ] = None,
+    as_json: Json = False,
+    **settings: Any,
+) -> None:
+    """Print the perplexity of every line of a text.
+
+    \b
+    Example:
+    llmcurate perplexity score model/perplexity.bin essay.txt --by paragraph
+    """
+    import math
+
+    import pyarrow as pa
+
+    from curate.api.command_settings import PerplexityScore
+    from curate.scoring.perplexity.model import NgramModel
+
+    texts = _texts(file, PerplexityScore.of(**settings).by)
+    opened = NgramModel.open(model, whole=True)
+    if not as_json:
+        echo(f"{'perplexity':>12} {'words':>7} {'log10':>12}  text")
+    for start in range(0, len(texts), BATCH):
+        batch = texts[start : start + BATCH]
+        array = pa.array(batch, pa.large_string())
+        scores, values = opened.by_document(array), opened.perplexity(array)
+        columns = (values, scores.length, scores.log10)
+        for value, length, log10, text in zip(*(c.tolist() for c in columns), batch, strict=True):
+            finite = not math.isnan(value)
+            if as_json:
+                row = {"perplexity": value if finite else None, "words": length, "log10": log10}
+                echo_json({**row, "text": text})
+            else:
+                shown = " ".join(text.split())[:SHOWN_CHARS]
+                number = f"{value:12.1f}" if finite else f"{'none':>12}"
+                echo(f"{number} {length:7d} {log10:12.3f}  {shown}")
+
+
+def _texts(file: Path | None, by: str) -> list[str]:
+    """The lines, paragraphs or whole of a file, without blank ones."""
+    import re
+    import sys
+
+    try:
+        if file is None or str(file) == "-":
+            raw = sys.stdin.buffer.read()
+        else:
+            raw = file.read_bytes()
+    except OSError as error:
+        raise UsageError(f"cannot read {file}: {error.strerror}") from None
+    text = raw.decode("utf-8", "replace")
+    if by == "document":
+        texts = [text]
+    elif by == "line":
+        texts = text.splitlines()
+    else:
+        texts = re.split(r"\n[^\S\n]*(?:\n[^\S\n]*)+", text)
+    return [t for t in texts if t.strip()]
+
+
+@command(perplexity_app, "PerplexityConvert", "convert")
+def perplexity_convert(
+    source: Annotated[Path, typer.Argument(help="perplexity.bin, or an ARPA file.")],
+    target: Annotated[Path, typer.Argument(help="The other form: *.arpa, or any other name.")],
+    restart: Restart = False,
+    **settings: Any,
+) -> None:
+    """Convert a model between ARPA and llmcurate's form.
+
+    \b
+    Example:
+    llmcurate perplexity convert kenlm.arpa model.bin --pieces sp.model --variant ccnet
+    """
+    from curate.api.command_settings import PerplexityConvert
+    from curate.run.build import claim
+    from curate.scoring.perplexity.model_file import read_arpa, read_model, write_arpa, write_model
+    from curate.scoring.perplexity.sentences import Unit, load_pieces
+
+    chosen = PerplexityConvert.of(**settings)
+    claim(target, [target], {"command": "perplexity convert", "source": source} | settings, restart)
+    if target.suffix == ".arpa":
+        write_arpa(target, read_model(source, whole=True))
+    else:
+        unit: Unit = chosen.unit
+        data, pieces = b"", chosen.pieces
+        if pieces is not None:
+            try:
+                data = pieces.read_bytes()
+            except OSError as error:
+                raise UsageError(f"cannot read {pieces}: {error.strerror}") from None
+            load_pieces(data, str(pieces))
+            unit = "pieces"
+        write_model(target, read_arpa(source, chosen.variant, unit, data, {"arpa": source.name}))
+    echo(f"wrote {target}")

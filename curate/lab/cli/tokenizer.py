@@ -1,0 +1,276 @@
+"""`llmcurate tokenizer diff`, `study`, `extend` and `prune`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Optional
+
+import typer
+
+from curate.cli.options import (
+    Json,
+    Quiet,
+    ReadOptions,
+    Restart,
+    output,
+    reading,
+)
+from curate.cli.settings import command
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import UsageError
+from llmcurate.base.terminal import echo, echo_json
+
+if TYPE_CHECKING:
+    from tokenize_kit.lab.extend import ExtendedCard
+    from tokenize_kit.lab.join import JoinedCard
+    from tokenize_kit.lab.prune import PrunedCard
+
+    pass
+from curate.cli.tokenizer import KINDS, Out, Source, buffers, claim_for, tokenizer_app
+
+
+@command(tokenizer_app, "TokenizerDiff", "diff")
+def tokenizer_diff(
+    first: Annotated[Path, typer.Argument(metavar="A", help=KINDS)],
+    second: Annotated[Path, typer.Argument(metavar="B", help="The other one.")],
+    on: Annotated[
+        Optional[list[str]],
+        typer.Option("--on", metavar="DATA", help="Texts to cut with both. [repeatable]"),
+    ] = None,
+    out: Annotated[Optional[Path], output("Folder for diff.json and diff.html.")] = None,
+    as_json: Json = False,
+    *,
+    read: ReadOptions,
+    **settings: Any,
+) -> None:
+    """Show what two tokenizers differ in.
+
+    Compares tokens, ids, merges, special tokens and settings; with --on how texts are cut.
+
+    \b
+    Example:
+    llmcurate tokenizer diff tok other/tokenizer.json --on corpus/ -o diff
+    """
+    import shutil
+    from dataclasses import replace
+
+    from curate.api.tokenizer_settings import TokenizerDiff
+    from curate.inspect.results import check_folder
+    from curate.lab.evaluate.tokenizers_diff import diff
+
+    check_folder(out)
+    options = TokenizerDiff.of(**settings).model_dump()
+    found = diff((first, second), on or [], quiet=as_json, read=reading(read), **options)
+    replace(found, width=shutil.get_terminal_size().columns).show(out, as_json)
+
+
+@command(tokenizer_app, "TokenizerStudy", "study")
+def tokenizer_study(
+    inputs: Annotated[
+        list[str], typer.Argument(metavar="IN...", help="Texts like those to train on.")
+    ],
+    out: Annotated[Optional[Path], output("Folder for study.json and study.html.")] = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    *,
+    read: ReadOptions,
+    **settings: Any,
+) -> None:
+    """Compare sizes of a BPE vocabulary.
+
+    Shows bytes a token against the parameters of the embedding.
+
+    \b
+    Example:
+    llmcurate tokenizer study corpus/ --vocab 5000,25000,50000 -o study
+    """
+    from curate.api.tokenizer_settings import TokenizerStudy
+    from curate.inspect.results import check_folder
+    from curate.lab.evaluate.tokenizers_study import study
+
+    chosen = TokenizerStudy.of(**settings)
+    check_folder(out)
+    how = (chosen.digits, chosen.width, chosen.worth, chosen.dictionary)
+    study(inputs, chosen.vocab, *how, reading(read), quiet or as_json).show(out, as_json)
+
+
+Embeddings = Annotated[
+    Optional[Path],
+    typer.Option(metavar="CHECKPOINT", help="safetensors file whose embeddings are changed alike."),
+]
+
+
+Tensors = Annotated[
+    Optional[list[str]],
+    typer.Option(
+        "--tensor",
+        metavar="TEXT",
+        help="Name of the embeddings where it is not a usual one; input, then output. [repeatable]",
+    ),
+]
+
+
+@command(tokenizer_app, "TokenizerExtend", "extend")
+def extend(
+    tokenizer: Source,
+    out: Out,
+    corpus: Annotated[
+        Optional[list[str]],
+        typer.Option(
+            "--with",
+            metavar="CORPUS",
+            help="Texts to learn from, or with --from to measure on. [repeatable]",
+        ),
+    ] = None,
+    add: Annotated[
+        Optional[int], typer.Option(metavar="INTEGER", min=1, help="Most tokens to learn.")
+    ] = None,
+    other: Annotated[
+        Optional[Path],
+        typer.Option(
+            "--from", metavar="TOKENIZER", help="Tokenizer whose tokens are added, those it lacks."
+        ),
+    ] = None,
+    embeddings: Embeddings = None,
+    tensor: Tensors = None,
+    restart: Restart = False,
+    as_json: Json = False,
+    *,
+    read: ReadOptions,
+    **settings: Any,
+) -> None:
+    """Add tokens of a corpus or of another tokenizer.
+
+    It works on BPE and Unigram tokenizers. Old ids stay. With --embeddings the embeddings of a
+    model grow too.
+
+    \b
+    Examples:
+    llmcurate tokenizer extend tok --with thai/ --add 10000 -o tok-th
+    llmcurate tokenizer extend tok --from xlmr.model --scripts=-Thai -o tok-xl
+    llmcurate tokenizer extend tok --with thai/ --add 10000 -o tok-th --embeddings model.safetensors
+    """
+    from curate.api.tokenizer_settings import TokenizerExtend
+    from llmcurate.base.terminal import say
+    from tokenize_kit.lab.addition import Rows
+    from tokenize_kit.lab.extend import extend as learn
+    from tokenize_kit.lab.join import JoinedCard, join
+
+    chosen = TokenizerExtend.of(**settings)
+    if (other is None) != (corpus is not None and add is not None):
+        raise UsageError("extend: give --with CORPUS and --add N, or --from TOKENIZER")
+    if other is None and chosen.scripts:
+        raise UsageError("extend: --scripts is for --from TOKENIZER")
+    texts = buffers(corpus, as_json, reading(read)) if corpus else None
+    asked = {"tokenizer": tokenizer, "with": corpus, "add": add, "from": other}
+    asked |= {"embeddings": embeddings} | read.given() | settings
+    claim_for("extend", out, asked, restart)
+    rows = None
+    if embeddings:
+        rows = Rows(embeddings, tuple(tensor or ()), chosen.init, chosen.seed, texts)
+    card: ExtendedCard | JoinedCard
+    if other:
+        card = join(tokenizer, other, out, scripts=chosen.scripts, rows=rows, batches=texts)
+    elif texts and add:
+        card = learn(tokenizer, texts(), out, add, least=chosen.min_frequency, rows=rows)
+    if as_json:
+        echo_json({"out": str(out), **card.json()})
+        return
+    say(f"wrote {out}", False)
+    first, more = card.first_new_id, card.new_tokens
+    echo(f"{more:,} new tokens, ids {first:,} to {first + more - 1:,}; old ids are as they were")
+    if isinstance(card, JoinedCard):
+        echo(
+            f"of {counted(card.joined_tokens, 'token')} of {other}: {card.common_tokens:,} in"
+            f" both, {card.other_scripts:,} of other scripts, {card.left_out:,} left out,"
+            " as no text gives them"
+        )
+        if card.scores_raised:
+            echo(f"{card.scores_raised:,} scores raised above those of the pieces' parts")
+    _figures(card)
+
+
+@command(tokenizer_app, "TokenizerPrune", "prune")
+def prune(
+    tokenizer: Source,
+    out: Out,
+    on: Annotated[
+        Optional[list[str]],
+        typer.Option("--on", metavar="CORPUS", help="Texts to count on. [repeatable]"),
+    ] = None,
+    common: Annotated[
+        Optional[Path],
+        typer.Option(
+            "--common-with",
+            metavar="TOKENIZER",
+            help="Tokenizer whose tokens stay, whatever texts use; the others go.",
+        ),
+    ] = None,
+    embeddings: Embeddings = None,
+    tensor: Tensors = None,
+    restart: Restart = False,
+    as_json: Json = False,
+    *,
+    read: ReadOptions,
+    **settings: Any,
+) -> None:
+    """Drop tokens that texts or another tokenizer lack.
+
+    It works on BPE and Unigram tokenizers.
+
+    \b
+    Examples:
+    llmcurate tokenizer prune tok --on thai/ --min-count 1 -o tok-small
+    llmcurate tokenizer prune tok --common-with other -o tok-both
+    """
+    from curate.api.tokenizer_settings import TokenizerPrune
+    from llmcurate.base.terminal import say
+    from tokenize_kit.lab.prune import prune as run
+
+    chosen = TokenizerPrune.of(**settings)
+    if sum(way is not None for way in (chosen.keep_used, chosen.min_count, common)) != 1:
+        raise UsageError(
+            "prune: give --keep-used N, --min-count K or --common-with TOKENIZER, one of them"
+        )
+    if common is None and not on:
+        raise UsageError("prune: give texts to count on, --on CORPUS")
+    asked = {"tokenizer": tokenizer, "on": on, "common_with": common, "embeddings": embeddings}
+    texts = buffers(on, as_json, reading(read)) if on else None
+    claim_for("prune", out, asked | read.given() | settings, restart)
+    card = run(
+        tokenizer,
+        texts,
+        out,
+        most=chosen.keep_used,
+        least=chosen.min_count or 1,
+        common=common,
+        embeddings=embeddings,
+        tensors=tuple(tensor or ()),
+    )
+    if as_json:
+        echo_json({"out": str(out), **card.json()})
+        return
+    say(f"wrote {out}", False)
+    echo(
+        f"{card.new_tokens:,} of {counted(card.old_tokens, 'token')} stay ({card.map}"
+        " has their"
+        f" ids); the same tokens in {card.texts_without_dropped_tokens:,} of"
+        f" {counted(card.measured_texts, 'text')}"
+    )
+    _figures(card)
+
+
+def _figures(card: ExtendedCard | JoinedCard | PrunedCard) -> None:
+    if card.measured_texts is not None:
+        echo(
+            f"bytes a token: {card.bytes_a_token_before:.3f} before, {card.bytes_a_token_after:.3f}"
+            f" after ({counted(card.measured_texts, 'text')}, {card.measured_bytes:,} bytes)"
+        )
+    unknown = getattr(card, "unknown_before_and_after", None)
+    if unknown and any(unknown):
+        echo(f"unknown tokens, each perhaps a word: {unknown[0]:,} before, {unknown[1]:,} after")
+    if about := card.embeddings:
+        names = ", ".join(about.tensors.values())
+        echo(f"{about.file}: {names} ({'tied' if about.tied else 'not tied'})")
+    for note in card.notes:
+        echo(f"note: {note}")

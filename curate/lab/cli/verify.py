@@ -1,0 +1,46 @@
+"""`llmcurate verify`: the second opinion of other libraries on a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+from curate.cli.inspect import Run, finished
+from curate.cli.options import (
+    Json,
+    app,
+    output,
+)
+from curate.cli.settings import command
+
+
+@command(app, "Verify")
+def verify(
+    run: Run = None,
+    out: Annotated[Optional[Path], output("Folder for verify.html and verify.json.")] = None,
+    as_json: Json = False,
+    **settings: Any,
+) -> None:
+    """Recompute a sample of a run with other libraries.
+
+    Reads records with warcio, pages with resiliparse, labels with fasttext, signatures with
+    datasketch, Bloom filters with pybloom-live, cuts with pydivsufsort, tokens with tokenizers or
+    sentencepiece, perplexities with kenlm. A difference that no documented cause explains is exit
+    code 1; a library that is not installed is named.
+
+    \b
+    Example:
+    llmcurate verify out
+    """
+    from curate.api.command_settings import Verify
+    from curate.inspect.results import check_folder
+    from curate.lab.verify import verify as verifying
+
+    chosen = Verify.of(**settings)
+    check_folder(out)
+    run = finished(run)
+    verification = verifying.verify(run, chosen.documents, chosen.seed)
+    verification.show(out, as_json)
+    raise typer.Exit(0 if verification.passed else 1)

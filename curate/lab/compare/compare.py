@@ -1,0 +1,514 @@
+"""The comparison of dedup methods: what each leaves of the same corpus, at what cost.
+
+Each method is an ordinary run in OUT/METHOD, in a process of its own: the most memory that a
+process has held never falls again.
+
+The comparison of DCLM (Li et al. 2024, appendix on deduplication): documents, tokens and bytes left
+and the share removed, of methods alone and one after the other, on a corpus of one's own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow.parquet as pq
+
+from curate.documents.rejected import rejected_files
+from curate.engines.worker import end_with
+from curate.inspect.report.page import BYTES_A_TOKEN
+from curate.inspect.results import Findings, check_folder
+from curate.run.plan import make_plan
+from curate.steps.recipe import Recipe, compose
+from llmcurate.base.disk.database import literal, paths_literal, scratch_database
+from llmcurate.base.disk.files import part_files
+from llmcurate.base.disk.units import format_bytes, format_percent, format_scaled
+from llmcurate.base.errors import LlmcurateError, RunFailed, TooMuchGone, UsageError
+from llmcurate.base.messages import Message
+from llmcurate.base.pages import html
+from llmcurate.base.start import command
+from llmcurate.base.terminal import say, table
+
+DEFAULT = ("exact", "minhash", "exact+minhash")
+ROWS = 256  # documents tokenized at once
+MEASURED = "measured.json"
+
+
+@dataclass(frozen=True)
+class Order(Message):
+    """A method that is to run into `out`. parent: the process that it ends with."""
+
+    method: str
+    inputs: list[str]
+    sets: list[str]
+    out: Path
+    workers: int
+    quiet: bool
+    parent: int
+
+
+@dataclass(frozen=True)
+class Measured(Message):
+    """What one method did.
+
+    documents, bytes: of text that reached the method; kept, kept_bytes, kept_ids: of what it left;
+    seconds, peaks: None where the run was done in more than one go; failed: why there is no result;
+    too_much: the share that it would have removed where the guard `max_removal` stopped it; code:
+    of a failure that ends the comparison too.
+    """
+
+    method: str
+    out: Path
+    documents: int = 0
+    bytes: int = 0
+    kept: int = 0
+    kept_bytes: int = 0
+    kept_ids: str = ""
+    seconds: float | None = None
+    peak_parent: int | None = None
+    peak_worker: int | None = None
+    failed: str = ""
+    too_much: float | None = None
+    code: int | None = None
+
+
+def recipe_of(method: str, sets: Iterable[str] = ()) -> Recipe:
+    """The recipe of `llmcurate dedup --method METHOD`, with those settings that it has."""
+    from curate.dedup import methods
+
+    steps = methods.steps_of(method)
+    sections = {"read"}
+    count: dict[str, int] = {}
+    for step, _ in steps:
+        count[step] = count.get(step, 0) + 1
+        sections.add(step if count[step] == 1 else f"{step}#{count[step]}")
+    settings = tuple(s for s in sets if s.partition("=")[0].strip().partition(".")[0] in sections)
+    return compose("dedup", steps, settings)
+
+
+def recipes_of(methods: Iterable[str], sets: Iterable[str]) -> dict[str, Recipe]:
+    """The recipes by method; UsageError where one is unknown, or where a setting is of none."""
+    names = list(dict.fromkeys(m.strip() for m in methods if m.strip()))
+    if not names:
+        raise UsageError("--methods: name at least one, as in --methods exact,minhash")
+    recipes = {name: recipe_of(name, sets) for name in names}
+    labels = {"read", *(s.label for r in recipes.values() for s in r.steps)}
+    for item in sets:
+        section = item.partition("=")[0].strip().partition(".")[0]
+        if section not in labels:
+            have = ", ".join(sorted(labels))
+            raise UsageError(f"--set {item}: no method has a section {section!r}; known: {have}")
+    return recipes
+
+
+def folder_of(out: Path, method: str) -> Path:
+    """Return where the run of a method lies."""
+    return out / method.replace(" ", "")
+
+
+def measure(
+    method: str, inputs: list[str], sets: tuple[str, ...], out: Path, workers: int, quiet: bool
+) -> Measured:
+    """Runs the method into `out`, in a process of its own.
+
+    A method that fails is a result too; wrong use and a held lock are not, and raise.
+    """
+    order = Order(method, inputs, list(sets), out, workers, quiet, os.getpid())
+    done = subprocess.run(
+        command(__name__),
+        input=order.to_json(),
+        stdout=subprocess.PIPE,
+        check=False,
+    )
+    if done.returncode < 0 or not done.stdout.strip():
+        killed = done.returncode == -signal.SIGKILL
+        why = "was killed, likely for its memory" if killed else f"ended with {done.returncode}"
+        return Measured(method, out, failed=f"the run {why}")
+    measured = Measured.from_json(done.stdout.splitlines()[-1])
+    if measured.code is not None:
+        error = UsageError if measured.code == 2 else RunFailed
+        failure = error(f"{method}: {measured.failed}")
+        failure.exit_code = measured.code
+        raise failure
+    return measured
+
+
+def _run(order: Order) -> Measured:
+    """In the process of the method: runs it and measures."""
+    from curate.run.driver import run_planned
+    from curate.run.plan import make_plan
+    from curate.run.records import Options
+    from llmcurate.base.disk.files import write_text
+    from llmcurate.base.disk.process import peak_bytes
+
+    record = order.out / MEASURED
+    fresh = not (order.out / "ledger.db").exists()
+    plan = make_plan(recipe_of(order.method, order.sets), order.inputs)
+    outcome = run_planned(plan, order.out, Options(order.workers, order.quiet))
+    first, last = outcome.stages[0], outcome.stages[-1]
+    size = (first.kept, first.bytes_out, last.kept, last.bytes_out, outcome.kept_ids)
+    measured = Measured(order.method, order.out, *size)
+    if fresh:
+        costs: dict[str, Any] = {
+            "plan": plan.digest,
+            "seconds": round(outcome.seconds, 3),
+            "peak_parent": peak_bytes(),
+            "peak_worker": max(s.peak_bytes for s in outcome.stages),
+        }
+        write_text(record, json.dumps(costs) + "\n")
+    elif outcome.nothing_new and record.exists():
+        costs = json.loads(record.read_text(encoding="utf-8"))
+    else:
+        costs = {"plan": None}
+    if costs.pop("plan") == plan.digest:
+        return replace(measured, **costs)
+    record.unlink(missing_ok=True)
+    return measured
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one method left. removed shares are of what reached it; None: there is no result."""
+
+    method: str
+    documents: int | None
+    bytes: int | None
+    tokens: int | None
+    documents_removed: float | None
+    bytes_removed: float | None
+    seconds: float | None
+    peak_parent: int | None
+    peak_worker: int | None
+    kept_ids: str
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Comparison(Findings):
+    """documents, bytes, tokens: of the input; measured: whether a tokenizer counted the tokens."""
+
+    NAME = "compare"
+    JSON = (
+        "inputs", "settings=sets", "documents", "bytes", "tokens", "tokens_by", "methods=rows",
+        "overlap",
+    )  # fmt: skip
+    inputs: list[str]
+    documents: int
+    bytes: int
+    tokens: int
+    measured: bool
+    rows: list[Row]
+    overlap: Overlap | None
+    sets: list[str]
+    failed: bool = False
+
+    @property
+    def tokens_by(self) -> str:
+        """The origin of the numbers of tokens."""
+        return "tokenizer" if self.measured else f"{BYTES_A_TOKEN:g} bytes a token"
+
+    def page(self) -> str:
+        links = {
+            row.method: quote(str(folder_of(Path(), row.method) / "report.html"))
+            for row in self.rows
+        }
+        return html.render(
+            "compare.html",
+            comparison=self,
+            bytes_a_token=BYTES_A_TOKEN,
+            report_links=links,
+        )
+
+    def text(self) -> str:
+        """Two tables: what each method left, and how much of it the others remove too."""
+        tokens = "counted" if self.measured else f"estimated, {BYTES_A_TOKEN:g} bytes a token"
+        head = (
+            "method",
+            "documents",
+            "gone",
+            "text",
+            "gone",
+            "tokens",
+            "seconds",
+            "parent",
+            "worker",
+        )
+        size = (f"{self.documents:,}", "", format_bytes(self.bytes), "")
+        rows: list[tuple[str, ...]] = [("(input)", *size, _scaled(self.tokens), *[""] * 4)]
+        rows += [_cells(row) for row in self.rows]
+        lines = table((*head, "kept ids"), rows, left=(0, 9))
+        lines.append(f"tokens: {tokens}; parent, worker: most memory of a process")
+        lines += [f"{row.method}: {row.note}" for row in self.rows if row.note]
+        both = self.overlap
+        if both is not None:
+            lines += [
+                "",
+                "of the documents that the method on the left removed, the others remove:",
+            ]
+            lines += _matrix(both.methods, both.shares_removed)
+            if both.cuts:
+                lines += ["", "the same for documents that were removed or lost a passage:"]
+                lines += _matrix(both.methods, both.shares_changed)
+        return "\n".join(lines)
+
+
+def compare(
+    inputs: list[str],
+    methods: list[str],
+    sets: tuple[str, ...],
+    out: Path,
+    tokenizer: Path | None = None,
+    workers: int = 0,
+    quiet: bool = False,
+) -> Comparison:
+    """Runs every method into OUT/METHOD and compares what they left; runs again resume.
+
+    UsageError where a method, a setting or an input is wrong, before anything runs.
+    """
+    recipes = recipes_of(methods, sets)
+    for recipe in recipes.values():
+        make_plan(recipe, inputs)
+    check_folder(out)
+    count = _counter(tokenizer)
+    runs: list[Measured] = []
+    for method, recipe in recipes.items():
+        say(f"method {method}", quiet)
+        chosen = tuple(s for s in sets if _is_of(s, [x.label for x in recipe.steps]))
+        runs.append(measure(method, inputs, chosen, folder_of(out, method), workers, quiet))
+        if runs[-1].failed:
+            say(f"{method}: {runs[-1].failed}", quiet)
+    comparison = _compared(inputs, sets, out, recipes, runs, count, tokenizer is not None)
+    comparison.write(out)
+    return comparison
+
+
+def _is_of(item: str, labels: list[str]) -> bool:
+    return item.partition("=")[0].strip().partition(".")[0] in ("read", *labels)
+
+
+def _compared(
+    inputs: list[str],
+    sets: tuple[str, ...],
+    out: Path,
+    recipes: dict[str, Recipe],
+    done: list[Measured],
+    count: Any,
+    measured: bool,
+) -> Comparison:
+    whole = [m for m in done if not m.failed]
+    documents, size = (whole[0].documents, whole[0].bytes) if whole else (0, 0)
+    tokens = 0
+    if whole:
+        # All text of the input: what a method kept, and what it rejected.
+        tokens = count(_input_texts(whole[0].out), size) if measured else count((), size)
+    rows = [_row(m, count) for m in done]
+    runs = {m.method: (m.out, [s.label for s in recipes[m.method].steps]) for m in whole}
+    both = overlap(runs, out / ".spill-compare") if len(runs) > 1 else None
+    failed = any(m.failed and m.too_much is None for m in done)
+    return Comparison(inputs, documents, size, tokens, measured, rows, both, list(sets), failed)
+
+
+def _row(run: Measured, count: Any) -> Row:
+    if run.failed:
+        note = run.failed
+        if run.too_much is not None:
+            note = f"stopped by its guard: {note}"
+        return Row(run.method, *(None,) * 8, "", note)
+    size = run.kept_bytes
+    return Row(
+        run.method,
+        run.kept,
+        size,
+        count(_texts(run.out / "corpus"), size),
+        _share(run.documents - run.kept, run.documents),
+        _share(run.bytes - size, run.bytes),
+        run.seconds,
+        run.peak_parent,
+        run.peak_worker,
+        run.kept_ids,
+        "" if run.seconds is not None else "time and memory unknown: done in several goes",
+    )
+
+
+def _share(part: int, whole: int) -> float:
+    return round(part / whole, 6) if whole else 0.0
+
+
+def _texts(folder: Path) -> Iterator[list[str]]:
+    for path in part_files(folder):
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(ROWS, columns=["text"], use_threads=False):
+                yield [t or "" for t in batch["text"].to_pylist()]
+
+
+def _input_texts(out: Path) -> Iterator[list[str]]:
+    """The text that reached a method, from its first stage."""
+    from curate.corpus.manifests import part_path
+    from curate.run.plan import stage_folder
+    from curate.run.records import read_record
+
+    record = read_record(out)
+    folder = stage_folder(out, record["stages"][0]["folder"])
+    for part in range(record["partitions"]):
+        with pq.ParquetFile(part_path(folder, part, "kept")) as file:
+            for batch in file.iter_batches(ROWS, columns=["text"], use_threads=False):
+                yield [t or "" for t in batch["text"].to_pylist()]
+
+
+def _counter(tokenizer: Path | None) -> Any:
+    """(batches of texts, bytes) -> tokens; without a tokenizer the report's rule of thumb."""
+    if tokenizer is None:
+        return lambda batches, size: round(size / BYTES_A_TOKEN)
+    from tokenize_kit.formats.tokenizer_json import load_tokenizer
+
+    path = tokenizer / "tokenizer.json" if tokenizer.is_dir() else tokenizer
+    try:
+        loaded = load_tokenizer(path)
+    except LlmcurateError as error:
+        raise UsageError(str(error)) from None
+
+    def count(batches: Iterator[list[str]], size: int) -> int:
+        return sum(
+            len(encoding)
+            for texts in batches
+            for encoding in loaded.encode_batch_fast(texts, add_special_tokens=False)
+        )
+
+    return count
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    if row.documents is None or row.bytes is None or row.tokens is None:
+        return (row.method, *["-"] * 8, "")
+    return (
+        row.method,
+        f"{row.documents:,}",
+        format_percent(row.documents_removed),
+        format_bytes(row.bytes),
+        format_percent(row.bytes_removed),
+        _scaled(row.tokens),
+        "-" if row.seconds is None else f"{row.seconds:.1f}",
+        "-" if row.peak_parent is None else format_bytes(row.peak_parent),
+        "-" if row.peak_worker is None else format_bytes(row.peak_worker),
+        row.kept_ids[:12],
+    )
+
+
+def _scaled(number: int) -> str:
+    return format_scaled(number).strip()
+
+
+def _matrix(methods: list[str], values: list[list[float | None]]) -> list[str]:
+    rows = [[m, *map(format_percent, row)] for m, row in zip(methods, values, strict=True)]
+    return table(("", *methods), rows)
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """methods: in order; removed[a]: documents that method a removed, changed[a]: removed or cut a
+    passage of; both[a][b]: removed by a and by b, both_changed likewise."""
+
+    JSON = (
+        "methods", "removed", "removed_by_both=both", "share_removed_too=shares_removed", "changed",
+        "changed_by_both=both_changed", "share_changed_too=shares_changed",
+    )  # fmt: skip
+    methods: list[str]
+    removed: list[int]
+    both: list[list[int]]
+    changed: list[int]
+    both_changed: list[list[int]]
+
+    @property
+    def cuts(self) -> bool:
+        """Return whether any method cut passages out of documents that stay."""
+        return self.changed != self.removed
+
+    @property
+    def shares_removed(self) -> list[list[float | None]]:
+        """Of what the method of a row removed, the share that each other one removed too."""
+        return shares(self.removed, self.both)
+
+    @property
+    def shares_changed(self) -> list[list[float | None]]:
+        """The same of what it removed or cut a passage of."""
+        return shares(self.changed, self.both_changed)
+
+
+def shares(sizes: list[int], both: list[list[int]]) -> list[list[float | None]]:
+    """both[a][b] / own[a]; None where a removed nothing."""
+    return [
+        [round(n / sizes[a], 6) if sizes[a] else None for n in row] for a, row in enumerate(both)
+    ]
+
+
+def overlap(runs: Mapping[str, tuple[Path, list[str]]], spill: Path, threads: int = 1) -> Overlap:
+    """The overlap of finished runs over the same input.
+
+    runs: by method, OUT and the labels of its steps; documents are known by their ids, which all
+    runs over one input share.
+    """
+    methods = list(runs)
+    with scratch_database(spill, threads) as db:
+        db.execute("CREATE TABLE gone (nth INTEGER, id VARCHAR, removed BOOLEAN)")
+        for nth, (out, labels) in enumerate(runs.values()):
+            _add(db, nth, out, labels)
+        pairs = db.execute(
+            """SELECT a.nth, b.nth, count(*), count(*) FILTER (a.removed AND b.removed)
+            FROM gone a JOIN gone b USING (id) GROUP BY 1, 2"""
+        ).fetchall()
+    size = len(methods)
+    both = [[0] * size for _ in methods]
+    changed = [[0] * size for _ in methods]
+    for a, b, any_, removed in pairs:
+        changed[a][b], both[a][b] = any_, removed
+    return Overlap(
+        methods,
+        [both[a][a] for a in range(size)],
+        both,
+        [changed[a][a] for a in range(size)],
+        changed,
+    )
+
+
+def _add(db: Any, nth: int, out: Path, labels: list[str]) -> None:
+    """Adds what the steps of one run removed or cut."""
+    steps = "[" + ", ".join(literal(label) for label in labels) + "]"
+    rejected = rejected_files(out)
+    kept = part_files(out / "corpus")
+    if rejected:
+        db.execute(
+            f"""INSERT INTO gone SELECT {nth}, id, true FROM read_parquet({paths_literal(rejected)})
+            WHERE list_contains({steps}, step)"""
+        )
+    if kept and "edits" in pq.read_schema(kept[0]).names:
+        of_steps = f"list_contains({steps}, e.step)"
+        db.execute(
+            f"""INSERT INTO gone SELECT {nth}, id, false FROM read_parquet({paths_literal(kept)})
+            WHERE len(list_filter(edits, lambda e: {of_steps})) > 0"""
+        )
+
+
+def main() -> None:
+    """Answers one order from stdin with one line of JSON on stdout."""
+    order = Order.from_json(sys.stdin.read())
+    answers = os.dup(1)
+    os.dup2(2, 1)  # whatever is printed must not mix with the answer
+    end_with(order.parent)
+    try:
+        answer = _run(order)
+    except TooMuchGone as error:
+        answer = Measured(order.method, order.out, failed=str(error), too_much=error.share)
+    except LlmcurateError as error:
+        code = error.exit_code if error.exit_code != 1 else None
+        answer = Measured(order.method, order.out, failed=str(error), code=code)
+    except KeyboardInterrupt:
+        os._exit(130)
+    os.write(answers, answer.to_json() + b"\n")

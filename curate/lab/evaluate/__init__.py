@@ -1,0 +1,1 @@
+"""Extractors, classifiers, dedup methods and tokenizers, measured against what is known."""

@@ -1,0 +1,429 @@
+"""The evaluation of dedup methods: the share they find of copies planted in a corpus.
+
+OUT/base holds a sample of the input, OUT/planted the same with plants; every method runs over both,
+in OUT/runs/METHOD.
+
+Everything is the difference of two runs: over the corpus as it is, and over the corpus with plants.
+So copies that were in it before count neither for nor against a method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curate.dedup.minhash.near_duplicates import DedupMinhash, predicted
+from curate.dedup.removal import DedupStep
+from curate.documents.edits import EDITS, Edit, byte_length, edits_of, remaining
+from curate.documents.rejected import rejected_files
+from curate.inspect.results import Findings, check_folder
+from curate.lab.compare.compare import folder_of, recipes_of
+from curate.lab.evaluate import planting
+from curate.lab.evaluate.planting import KINDS, Plant, Planted, Region, draw
+from curate.run.driver import run_planned
+from curate.run.plan import make_plan
+from curate.run.records import Options, Outcome
+from curate.steps.recipe import Recipe
+from llmcurate.base.disk.files import part_files
+from llmcurate.base.disk.units import counted, format_bytes, format_percent
+from llmcurate.base.pages import html
+from llmcurate.base.terminal import say, table
+
+FOUND = 0.9  # of the bytes of one of the two copies gone
+WHOLE = ("exact", "near")
+
+
+@dataclass
+class Gone:
+    """What a run removed. documents: ids of those that its steps dropped; bytes: of text, in all;
+    edits: of the documents that were asked for, as far as they stay."""
+
+    documents: set[str] = field(default_factory=set)
+    bytes: int = 0
+    edits: dict[str, list[Edit]] = field(default_factory=dict)
+
+    def of(self, region: Region) -> int:
+        """Bytes of the region that are gone."""
+        size = region.end - region.start
+        if region.id in self.documents:
+            return size
+        return size - byte_length(
+            remaining([(region.start, region.end)], self.edits.get(region.id, ()))
+        )
+
+
+def gone(out: Path, labels: Sequence[str], asked: Iterable[str]) -> Gone:
+    """Reads what a finished run removed by the steps with these labels."""
+    removed = Gone()
+    asked_ids, steps = set(asked), set(labels)
+    for path in rejected_files(out):
+        for name, edits, step, text in _rows(path, "step", "text"):
+            if step in steps:
+                removed.documents.add(name)
+                # What was cut before the document went is gone too.
+                removed.bytes += len((text or "").encode("utf-8", "replace"))
+                removed.bytes -= sum(edit.growth for edit in edits)
+    for path in part_files(out / "corpus"):
+        for name, edits in _rows(path):
+            removed.bytes -= sum(edit.growth for edit in edits)
+            if name in asked_ids and edits:
+                removed.edits[name] = edits
+    return removed
+
+
+def _rows(path: Path, *columns: str) -> Iterator[tuple[Any, ...]]:
+    """(id, edits, values of other columns) of the documents of a file."""
+    with pq.ParquetFile(path) as file:
+        have = [c for c in ("id", *columns, EDITS) if c in file.schema_arrow.names]
+        for batch in file.iter_batches(500, columns=have, use_threads=False):
+            for row in batch.to_pylist():
+                yield row["id"], edits_of(row), *map(row.get, columns)
+
+
+@dataclass(frozen=True)
+class KindScore:
+    """One kind of plants under one method.
+
+    planted: without those whose original the method removes anyway (already); found: of which at
+    least FOUND of one copy is gone; bytes: mean share of the more removed copy; similarity: mean of
+    the plants, as measured; expected: the recall that theory gives, None without theory.
+    """
+
+    JSON = ("kind", "planted", "already", "found", "bytes", "similarity", "expected", "recall")
+    kind: str
+    planted: int
+    already: int
+    found: int
+    bytes: float
+    similarity: float | None
+    expected: float | None
+
+    @property
+    def title(self) -> str:
+        """The kind, with the similarity that its plants have."""
+        if not self.kind.startswith("near") or self.similarity is None:
+            return self.kind
+        return f"{self.kind} ({self.similarity:.3f})"
+
+    @property
+    def recall(self) -> float | None:
+        """Found of planted."""
+        return self.found / self.planted if self.planted else None
+
+
+@dataclass(frozen=True)
+class MethodScore:
+    """One method. right: planted copies that went, false: what else went only because something was
+    planted, in documents and in bytes."""
+
+    JSON = (
+        "method", "kinds", "right_documents", "false_documents", "precision_documents=precision",
+        "right_bytes", "false_bytes", "precision_bytes=byte_precision",
+    )  # fmt: skip
+    method: str
+    kinds: list[KindScore]
+    right_documents: int
+    false_documents: int
+    right_bytes: int
+    false_bytes: int
+
+    @property
+    def precision(self) -> float | None:
+        """Of the documents that went, the share of planted copies."""
+        return _ratio(self.right_documents, self.false_documents)
+
+    @property
+    def byte_precision(self) -> float | None:
+        """Of the bytes that went, the share of planted copies."""
+        return _ratio(self.right_bytes, self.false_bytes)
+
+
+def _ratio(right: int, wrong: int) -> float | None:
+    return right / (right + wrong) if right + wrong else None
+
+
+def score(
+    method: str,
+    plants: Sequence[Plant],
+    before: Gone,
+    after: Gone,
+    expected: Mapping[Plant, float] | None,
+) -> MethodScore:
+    """Scores a method by what it removed before and after planting.
+
+    expected: by plant, the probability that the method finds it; None without theory.
+    """
+    kinds = []
+    for kind in KINDS:
+        of_kind = [p for p in plants if p.kind == kind]
+        if of_kind:
+            kinds.append(_kind(kind, of_kind, before, after, expected))
+    right_bytes = right_documents = 0
+    for plant in plants:
+        new = after.of(plant.original) + after.of(plant.copy) - before.of(plant.original)
+        # Of two copies one should go, whichever.
+        size = max(p.end - p.start for p in (plant.original, plant.copy))
+        right_bytes += max(0, min(new, size))
+        if plant.kind.split()[0] in WHOLE:
+            pair = {plant.original.id, plant.copy.id}
+            right_documents += min(1, len((pair & after.documents) - before.documents))
+    # Where a plant makes another copy of old ones stay, one goes and one comes: nothing is lost.
+    new_documents = len(after.documents) - len(before.documents)
+    return MethodScore(
+        method,
+        kinds,
+        right_documents,
+        max(0, new_documents - right_documents),
+        right_bytes,
+        max(0, after.bytes - before.bytes - right_bytes),
+    )
+
+
+def _kind(
+    kind: str,
+    plants: Sequence[Plant],
+    before: Gone,
+    after: Gone,
+    expected: Mapping[Plant, float] | None,
+) -> KindScore:
+    fresh = [p for p in plants if _share(before, p.original) < FOUND]
+    shares = [max(_share(after, p.original), _share(after, p.copy)) for p in fresh]
+    measured = [p.similarity for p in fresh if p.similarity is not None]
+    theory = [expected[p] for p in fresh if p in expected] if expected is not None else []
+    return KindScore(
+        kind,
+        len(fresh),
+        len(plants) - len(fresh),
+        sum(s >= FOUND for s in shares),
+        round(sum(shares) / len(shares), 6) if shares else 0.0,
+        round(sum(measured) / len(measured), 6) if measured else None,
+        round(sum(theory) / len(theory), 6) if theory else None,
+    )
+
+
+def _share(removed: Gone, region: Region) -> float:
+    return removed.of(region) / max(1, region.end - region.start)
+
+
+DOCUMENTS = 10_000
+CURVE = [0.4 + n / 100 for n in range(61)]  # similarities at which theory is drawn
+
+
+@dataclass(frozen=True)
+class Evaluation(Findings):
+    """documents: of the input; sampled: those that were used; curves: of methods with MinHash,
+    (bands, rows) where theory says what they find."""
+
+    JSON = (
+        "inputs", "settings=sets", "seed", "documents", "sampled", "methods=scores",
+        "planted.plants",
+    )  # fmt: skip
+    inputs: list[str]
+    sets: list[str]
+    seed: int
+    documents: int
+    sampled: int
+    planted: Planted
+    scores: list[MethodScore]
+    curves: dict[str, tuple[int, int]]
+
+    def page(self) -> str:
+        links = {
+            scored.method: quote(f"runs/{scored.method.replace(' ', '')}/after/report.html")
+            for scored in self.scores
+        }
+        curves = self._curves()
+        xs = [x for _, lines, _ in curves for line in lines for x, _ in line]
+        return html.render(
+            "evaluate/dedups.html",
+            evaluation=self,
+            about=self._about(),
+            threshold=FOUND,
+            report_links=links,
+            curves=curves,
+            x_range=(min(xs), max(xs)) if xs else None,
+        )
+
+    def _curves(self) -> list[tuple[str, list[Any], str]]:
+        """(method, lines, caption): the share of plants that a method found, by similarity."""
+        curves = []
+        for scored in self.scores:
+            points = sorted(
+                (kind.similarity, kind.recall)
+                for kind in scored.kinds
+                if kind.similarity is not None and kind.recall is not None
+            )
+            if len(points) < 2:
+                continue
+            lines, caption = [points], "found"
+            if scored.method in self.curves:
+                bands, rows = self.curves[scored.method]
+                lines = [[(s, predicted(bands, rows, s)) for s in CURVE], points]
+                caption = (
+                    f"line: the S-curve of {bands} bands of {counted(rows, 'row')}; dots: found"
+                )
+            curves.append((scored.method, lines, caption))
+        return curves
+
+    def text(self) -> str:
+        """Kinds of plants down, methods across."""
+        scores = self.scores
+        head = ["planted", "n"]
+        for scored in scores:
+            head += [scored.method, *(["theory"] if scored.method in self.curves else [])]
+        rows = []
+        for nth, kind in enumerate(scores[0].kinds):
+            row = [kind.title, str(kind.planted + kind.already)]
+            for scored in scores:
+                figures = scored.kinds[nth]
+                row.append(format_percent(figures.recall) + ("*" if figures.already else ""))
+                if scored.method in self.curves:
+                    row.append("" if figures.expected is None else format_percent(figures.expected))
+            rows.append(row)
+        for name, cells in (
+            ("precision, documents", [format_percent(s.precision) for s in scores]),
+            ("precision, bytes", [format_percent(s.byte_precision) for s in scores]),
+            ("falsely removed documents", [f"{s.false_documents:,}" for s in scores]),
+            ("falsely removed text", [format_bytes(s.false_bytes) for s in scores]),
+        ):
+            row = [name, ""]
+            for scored, value in zip(scores, cells, strict=True):
+                row += [value, *([""] if scored.method in self.curves else [])]
+            rows.append(row)
+        lines = [
+            self._about(),
+            *table(head, rows),
+            f"found: at least {FOUND:.0%} of one of the two copies is gone. theory: the S-curve of"
+            " MinHash",
+            "at the measured similarities. Copies that were there before do not count.",
+        ]
+        if any(kind.already for scored in scores for kind in scored.kinds):
+            lines.append("*: without plants of which the method removes the original anyway")
+        return "\n".join(lines)
+
+    def _about(self) -> str:
+        sampled, plants = self.sampled, len(self.planted.plants)
+        of = f" of {self.documents:,}" if self.documents > sampled else ""
+        return f"{sampled:,}{of} documents with {plants:,} plants, seed {self.seed}"
+
+
+def evaluate(
+    inputs: list[str],
+    methods: list[str],
+    sets: tuple[str, ...],
+    out: Path,
+    each: int = 20,
+    seed: int = 0,
+    documents: int = DOCUMENTS,
+    workers: int = 0,
+    quiet: bool = False,
+) -> Evaluation:
+    """Plants `each` copies of every kind, runs the methods, and scores them.
+
+    The same for the same inputs and seed. UsageError where a method, a setting or an input is
+    wrong, or nothing can be planted.
+    """
+    recipes = recipes_of(methods, (*_unguarded(methods), *sets))
+    make_plan(next(iter(recipes.values())), inputs)
+    check_folder(out)
+    base, with_plants = (out / n / "documents.parquet" for n in ("base", "planted"))
+    read = next(iter(recipes.values())).read
+    count = draw(inputs, read, documents, seed, base)
+    options = Options(workers, quiet)
+    runs = {}
+    for method, recipe in recipes.items():
+        say(f"{method}: over the corpus as it is", quiet)
+        runs[method] = _run(recipe, base, out, method, "before", options)
+    planted = planting.plan(base, _untouched(runs.values()), each, seed, _similarity())
+    planting.write(base, planted, with_plants)
+    asked = {r.id for p in planted.plants for r in (p.original, p.copy)}
+    scores, curves = [], {}
+    for method, recipe in recipes.items():
+        say(f"{method}: with {len(planted.plants)} plants", quiet)
+        after = _run(recipe, with_plants, out, method, "after", options)
+        labels = [s.label for s in recipe.steps]
+        old, new = (gone(run.out, labels, asked) for run in (runs[method], after))
+        theory = _theory(recipe)
+        if theory is not None:
+            curves[method] = theory.banding
+        expected = None if theory is None else _expected(theory, planted.plants)
+        scores.append(score(method, planted.plants, old, new, expected))
+    sampled = pq.ParquetFile(base).metadata.num_rows
+    evaluation = Evaluation(list(inputs), list(sets), seed, count, sampled, planted, scores, curves)
+    evaluation.write(out)
+    return evaluation
+
+
+def _unguarded(methods: Iterable[str]) -> list[str]:
+    """Settings that let a method remove all it finds."""
+    labels = {
+        s.label
+        for r in recipes_of(methods, ()).values()
+        for s in r.steps
+        if isinstance(s, DedupStep)
+    }
+    return [f"{label}.max_removal=1.0" for label in sorted(labels)]
+
+
+def _run(
+    recipe: Recipe, source: Path, out: Path, method: str, when: str, options: Options
+) -> Outcome:
+    target = folder_of(out / "runs", method) / when
+    return run_planned(make_plan(recipe, [str(source)]), target, options)
+
+
+def _untouched(runs: Iterable[Outcome]) -> Callable[[Iterable[str]], set[str]]:
+    """Which of some ids no run took for a copy of another document, or for its original."""
+    taken: set[str] = set()
+    for run in runs:
+        table = pq.read_table(run.out / "decisions.parquet", columns=["id", "span_start"])
+        taken |= set(table.filter(table["span_start"].is_null())["id"].to_pylist())
+        for path in rejected_files(run.out):
+            taken |= set(pq.read_table(path, columns=["id"])["id"].to_pylist())
+    return lambda ids: set(ids) - taken
+
+
+def _similarity() -> Callable[[str, str], float]:
+    """Jaccard similarity of the sets of word 5-grams as MinHash has them."""
+    step = DedupMinhash()
+
+    def shingles(text: str) -> np.ndarray:
+        return step.shingles(pa.array([text], pa.large_string()))[1]
+
+    last: dict[str, np.ndarray] = {}  # the shingles of the latest original
+
+    def similarity(original: str, copy: str) -> float:
+        if original not in last:
+            last.clear()
+            last[original] = shingles(original)
+        a, b = last[original], shingles(copy)
+        both = len(np.intersect1d(a, b, assume_unique=True))
+        return both / max(1, len(a) + len(b) - both)
+
+    return similarity
+
+
+def _theory(recipe: Recipe) -> DedupMinhash | None:
+    """The MinHash step whose S-curve the plants' similarities fit; None without one."""
+    for step in recipe.steps:
+        if isinstance(step, DedupMinhash):
+            same = (step.shingle or "word") == "word" and (step.ngram or 5) == 5
+            return step if same and step.normalize == "lower" else None
+    return None
+
+
+def _expected(step: DedupMinhash, plants: Iterable[Plant]) -> dict[Plant, float]:
+    """By plant with a similarity, the probability that the step finds it."""
+    expected = {}
+    for plant in plants:
+        if plant.similarity is not None:
+            passes = step.verify is None or plant.similarity >= step.verify
+            expected[plant] = predicted(*step.banding, plant.similarity) if passes else 0.0
+    return expected

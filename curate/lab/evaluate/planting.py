@@ -1,0 +1,422 @@
+"""A sample of a corpus, and copies planted in it: documents, paragraphs, runs of text.
+
+Each document is used for one plant at most, so that a plant is a pair: a region of an original and
+the region of another document that is its copy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from itertools import count
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from curate.corpus.direct_input import DirectInput
+from curate.formats.read_settings import ReadSettings
+from curate.formats.reading import plan_reading
+from llmcurate.base.disk.files import drawn_number, replacing
+from llmcurate.base.disk.parquet_writer import TableWriter, conform, writing
+from llmcurate.base.errors import UsageError
+
+SCHEMA = pa.schema(
+    [
+        ("id", pa.string()),
+        ("text", pa.large_string()),
+        ("url", pa.string()),
+        ("date", pa.timestamp("us", tz="UTC")),
+        ("source", pa.string()),
+        ("lang", pa.string()),
+    ]
+)
+ROWS = 500
+
+
+def draw(inputs: list[str], read: ReadSettings, most: int, seed: int, path: Path) -> int:
+    """Writes at most `most` documents that have text; returns how many the input has.
+
+    Which ones depends on the seed and the input alone; they stay in input order. Repeated ids get
+    `~2`, `~3`, so that ids name documents. UsageError where no document has text.
+    """
+    plan = plan_reading(inputs, read)
+    direct = DirectInput(plan, read)
+    names = (i for batch in direct.batches(["id"]) for i in batch["id"].to_pylist())
+    ranked = ((drawn_number(seed, "draw", name, at), at) for at, name in enumerate(names))
+    chosen = {at for _, at in heapq.nsmallest(most, ranked)}
+    if not chosen:
+        raise UsageError("no document of the input has text")
+    count = 0
+    seen: dict[str, int] = {}
+    with sample_writer(path) as writer:
+        for batch in direct.batches(None):
+            rows = [i for i in range(len(batch)) if count + i in chosen]
+            count += len(batch)
+            if rows:
+                table = conform(pa.Table.from_batches([batch.take(pa.array(rows))]), SCHEMA)
+                ids = pa.array([_apart(i, seen) for i in table["id"].to_pylist()], pa.string())
+                writer.write(table.set_column(0, "id", ids))
+    return count
+
+
+def _apart(name: str, seen: dict[str, int]) -> str:
+    """The id, or the first `id~N` that no document has had yet."""
+    original = name
+    while name in seen:
+        seen[original] += 1
+        name = f"{original}~{seen[original]}"
+    seen[name] = 1
+    return name
+
+
+@contextmanager
+def sample_writer(path: Path) -> Iterator[TableWriter]:
+    """Writes a parquet file of SCHEMA; where the same bytes stand there already it stays untouched,
+    so that runs over it find the same input."""
+    with replacing(path, if_other=True) as aside, writing(aside) as writer:
+        writer.write(SCHEMA.empty_table())
+        yield writer
+
+
+def batches(path: Path, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """The documents of a sample, a few at a time."""
+    with pq.ParquetFile(path) as file:
+        yield from file.iter_batches(ROWS, columns=columns, use_threads=False)
+
+
+SIMILARITIES = (0.95, 0.9, 0.8, 0.7, 0.6, 0.5)
+TOLERANCE = 0.01
+LEAST, MOST = 600, 40_000  # bytes of a document that takes part
+NEAR_WORDS = 200  # fewer and one word more or less moves the similarity by more than the tolerance
+PARAGRAPH = (120, 2000)  # characters
+RUN = (300, 1000)  # characters of a pasted run; these lengths too
+RESERVE = 6  # candidates a wanted document: not all have paragraphs, or enough words
+KINDS = ("exact", *(f"near {s:g}" for s in SIMILARITIES), "paragraph", "substring")
+
+Similarity = Callable[[str, str], float]
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A document of the sample, a row of SCHEMA."""
+
+    id: str
+    text: str
+    url: str | None
+    date: datetime | None
+    source: str | None
+    lang: str | None
+
+
+@dataclass(frozen=True)
+class Region:
+    """A document, and bytes of its text."""
+
+    id: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Plant:
+    """original, copy: the same text twice (nearly, where kind is `near S`); similarity: as
+    measured, of word 5-grams, None for passages."""
+
+    kind: str
+    original: Region
+    copy: Region
+    similarity: float | None = None
+
+
+@dataclass(frozen=True)
+class Planted:
+    """Plants, new documents (rows of SCHEMA), and the new texts of documents that got a passage."""
+
+    plants: list[Plant]
+    new: list[Sample]
+    changed: dict[str, str]
+
+
+def plan(
+    base: Path,
+    untouched: Callable[[Iterable[str]], set[str]],
+    each: int,
+    seed: int,
+    similarity: Similarity,
+) -> Planted:
+    """Up to `each` plants of every kind.
+
+    untouched: of ids, those whose documents may be used (no copies of others, which would be found
+    instead of what is planted). UsageError where nothing could be planted.
+    """
+    rows = _candidates(base, untouched, RESERVE * each * (len(SIMILARITIES) + 5), seed)
+    words = _vocabulary(rows, seed)
+    if not rows or len(words) < 2:
+        raise UsageError(
+            f"nothing to plant copies of: no document of {LEAST} to {MOST:,} bytes is without"
+            " copies already"
+        )
+    planted = Planted([], [], {})
+    refused: set[tuple[str, str]] = set()  # kind and document that do not go together
+    # One of each kind in turn, so that few documents make a few of everything.
+    for _ in range(each):
+        for kind in KINDS:
+            for row in rows:
+                if (kind, row.id) in refused:
+                    continue
+                rest = [r for r in rows if r is not row]
+                used = _plant(kind, row, rest, words, seed, similarity, planted)
+                if used:
+                    rows = [r for r in rest if r.id not in used]
+                    break
+                refused.add((kind, row.id))
+    planted.plants.sort(key=lambda p: KINDS.index(p.kind))
+    if not planted.plants:
+        raise UsageError("nothing could be planted: the documents are too short or too few")
+    return planted
+
+
+def _candidates(
+    base: Path, untouched: Callable[[Iterable[str]], set[str]], most: int, seed: int
+) -> list[Sample]:
+    """Documents of a fair size in an order drawn by seed."""
+    ids: list[str] = []
+    for batch in batches(base, ["id", "text"]):
+        size = pc.binary_length(batch["text"])
+        fair = pc.and_(pc.greater_equal(size, LEAST), pc.less_equal(size, MOST))
+        ids += batch["id"].filter(fair).to_pylist()
+    fit = untouched(ids)
+    order = sorted((i for i in ids if i in fit), key=lambda i: drawn_number(seed, "order", i))[
+        :most
+    ]
+    rank = {name: n for n, name in enumerate(order)}
+    rows: list[Sample] = []
+    for batch in batches(base):
+        chosen = pc.is_in(batch["id"], pa.array(order, pa.string()))
+        rows += [Sample(**row) for row in batch.filter(chosen).to_pylist()]
+    return sorted(rows, key=lambda r: rank[r.id])
+
+
+def _vocabulary(rows: Sequence[Sample], seed: int) -> list[str]:
+    """Words of the corpus, in an order drawn by seed."""
+    words_seen = {w.lower() for row in rows[:200] for w in WORD.findall(row.text[:5000])}
+    words = [w for w in words_seen if w.isalpha() and 3 <= len(w) <= 20]
+    return sorted(words, key=lambda w: drawn_number(seed, "word", w))
+
+
+def _plant(
+    kind: str,
+    row: Sample,
+    rest: Sequence[Sample],
+    words: Sequence[str],
+    seed: int,
+    similarity: Similarity,
+    planted: Planted,
+) -> set[str]:
+    """Adds a plant of that kind from the document; the ids that it used, none where it cannot."""
+    key = (seed, row.id)
+    if kind == "exact":
+        _add_document(kind, row, NearCopy(row.text, 1.0), planted)
+        return {row.id}
+    if kind.startswith("near"):
+        if len(WORD.findall(row.text)) < NEAR_WORDS:
+            return set()
+        target = float(kind.split()[1])
+        copy = near_copy(row.text, target, words, key, similarity)
+        if abs(copy.similarity - target) > TOLERANCE:
+            return set()
+        _add_document(kind, row, copy, planted)
+        return {row.id}
+    choose = _paragraph if kind == "paragraph" else _run
+    span = choose(row.text, key)
+    if span is None:
+        return set()
+    passage = row.text[slice(*span)]
+    host = next((r for r in rest if len(r.text) >= 2 * len(passage)), None)
+    if host is None:
+        return set()
+    _add_passage(kind, row, host, span, key, planted)
+    return {row.id, host.id}
+
+
+def _add_document(kind: str, row: Sample, copy: NearCopy, planted: Planted) -> None:
+    """A new document that survivor policies like least: it has no date, and what they break ties by
+    sorts last. Else it could take over a passage that a third document kept until then, whose loss
+    would count as false."""
+    name = f"~planted-{len(planted.new):05d}"
+    url = _last_url(name)
+    planted.new.append(Sample(name, copy.text, url, None, "~planted", row.lang))
+    planted.plants.append(
+        Plant(
+            kind,
+            Region(row.id, 0, len(row.text.encode())),
+            Region(name, 0, len(copy.text.encode())),
+            copy.similarity,
+        )
+    )
+
+
+def _last_url(name: str) -> str:
+    """A URL whose md5 is greater than those of nearly all others."""
+    tries = (f"https://planted.invalid/{name[1:]}/{n}" for n in count())
+    return next(
+        u
+        for u in tries
+        if hashlib.md5(u.encode(), usedforsecurity=False).digest()[:2] >= b"\xff\xf0"
+    )
+
+
+def _paragraph(text: str, key: object) -> tuple[int, int] | None:
+    """A line of fair length that is not most of the text and stands in it once."""
+    spans = []
+    at = 0
+    for line in text.split("\n"):
+        inner = line.strip()
+        if PARAGRAPH[0] <= len(inner) <= min(PARAGRAPH[1], len(text) // 2):
+            start = at + line.index(inner)
+            if text.count(inner) == 1:
+                spans.append((start, start + len(inner)))
+        at += len(line) + 1
+    return spans[drawn_number(key, "paragraph") % len(spans)] if spans else None
+
+
+def _run(text: str, key: object) -> tuple[int, int] | None:
+    """A run of characters from anywhere."""
+    size = RUN[0] + drawn_number(key, "size") % (RUN[1] - RUN[0] + 1)
+    if len(text) < 2 * size:
+        return None
+    start = drawn_number(key, "start") % (len(text) - size + 1)
+    return start, start + size
+
+
+def _add_passage(
+    kind: str,
+    row: Sample,
+    host: Sample,
+    span: tuple[int, int],
+    key: object,
+    planted: Planted,
+) -> None:
+    """Puts the passage into the host: a paragraph as a line of its own, a run in mid-sentence."""
+    passage, text = row.text[slice(*span)], host.text
+    if kind == "paragraph":
+        breaks = [0, *(i + 1 for i, c in enumerate(text) if c == "\n")]
+        at = breaks[drawn_number(key, "place") % len(breaks)]
+        inserted = f"{passage}\n"
+    else:
+        at = drawn_number(key, "place") % (len(text) + 1)
+        inserted = passage
+    planted.changed[host.id] = text[:at] + inserted + text[at:]
+    start = len(text[:at].encode())
+    before = len(row.text[: span[0]].encode())
+    size = len(passage.encode())
+    planted.plants.append(
+        Plant(
+            kind,
+            Region(row.id, before, before + size),
+            Region(host.id, start, start + size),
+        )
+    )
+
+
+def write(base: Path, planted: Planted, path: Path) -> None:
+    """The corpus with what is planted: changed documents where they were, new ones at the end."""
+    with sample_writer(path) as writer:
+        for batch in batches(base):
+            table = pa.Table.from_batches([batch])
+            texts = table["text"].to_pylist()
+            new = [
+                planted.changed.get(name, text)
+                for name, text in zip(table["id"].to_pylist(), texts, strict=True)
+            ]
+            writer.write(table.set_column(1, "text", pa.array(new, pa.large_string())))
+        writer.write(pa.Table.from_pylist([*map(asdict, planted.new)], SCHEMA))
+
+
+# Copies at a chosen similarity of word 5-grams: each has a row of states, each further from the
+# original than the one before, and the nearest one is searched.
+WORD = re.compile(r"\w+")
+NGRAM = 5
+
+
+def nearest(
+    count: int, similarity: Callable[[int], float], target: float, above: bool = False
+) -> tuple[int, float]:
+    """(state, its similarity) of the state whose similarity is nearest to the target.
+
+    similarity: of states 0 to count - 1; it falls from one to the next. above: the nearest among
+    those that are not below the target, state 0 where all are.
+    """
+    similarities: dict[int, float] = {}
+
+    def at(state: int) -> float:
+        if state not in similarities:
+            similarities[state] = similarity(state)
+        return similarities[state]
+
+    states = range(count)
+    below = bisect_left(states, True, key=lambda s: at(s) < target)
+    beside = [s for s in (below - 1, below) if 0 <= s < count]
+    if above:
+        beside = beside[:1]
+    best = min(beside, key=lambda s: (abs(at(s) - target), s))
+    # Of states that are equally far the first, which has the fewest edits.
+    return bisect_left(states, True, key=lambda s: at(s) <= at(best)), at(best)
+
+
+@dataclass(frozen=True)
+class NearCopy:
+    """A copy and the similarity that it was measured to have."""
+
+    text: str
+    similarity: float
+
+
+def near_copy(
+    text: str,
+    target: float,
+    words: Sequence[str],
+    key: object,
+    similarity: Callable[[str, str], float],
+) -> NearCopy:
+    """A copy of about the target similarity: single words are exchanged for `words`.
+
+    Words all over the text come first, in an order drawn from `key`; then the last ones, one after
+    the other, which changes one 5-gram each.
+    """
+    spans = [m.span() for m in WORD.finditer(text)]
+    tail = min(4 * NGRAM, len(spans) // 4)
+    inner = sorted(range(len(spans) - tail), key=lambda n: drawn_number(key, n))
+
+    def exchanged(chosen: Sequence[int]) -> str:
+        pieces, at = [], 0
+        for n in sorted(chosen):
+            start, end = spans[n]
+            pieces += [text[at:start], _other(text[start:end], words, key, n)]
+            at = end
+        return "".join([*pieces, text[at:]])
+
+    def inside(state: int) -> str:
+        return exchanged(inner[:state])
+
+    def at_the_end(state: int) -> str:
+        return exchanged([*inner[:spread], *range(len(spans) - state, len(spans))])
+
+    spread, _ = nearest(len(inner) + 1, lambda s: similarity(text, inside(s)), target, above=True)
+    last, reached = nearest(tail + 1, lambda s: similarity(text, at_the_end(s)), target)
+    return NearCopy(at_the_end(last), reached)
+
+
+def _other(word: str, words: Sequence[str], key: object, n: int) -> str:
+    """Another word, in the same place always the same one; capital where the word was."""
+    at = drawn_number(key, n, "word") % len(words)
+    other = words[at] if words[at].lower() != word.lower() else words[(at + 1) % len(words)]
+    return other.capitalize() if word[0].isupper() else other

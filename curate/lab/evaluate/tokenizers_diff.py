@@ -1,0 +1,190 @@
+"""The difference of two tokenizers, on a terminal and as a page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from curate.formats.read_settings import ReadSettings
+from curate.inspect.results import Computed
+from curate.inspect.tokenizers import (
+    NONE,
+    Documents,
+    names,
+    quoted,
+    ratio,
+    script_name,
+    segmentation,
+    share,
+    short,
+    whole,
+)
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import UsageError
+from llmcurate.base.pages import html
+from llmcurate.base.terminal import table
+
+
+def diff(
+    paths: tuple[Path, Path],
+    inputs: list[str],
+    *,
+    quiet: bool = False,
+    pattern: str | None = None,
+    dictionary: Path | None = None,
+    read: ReadSettings | None = None,
+) -> TokenizerDiff:
+    """The figures of `tokenize_kit.lab.diff`, with the names of both and the inputs. UsageError
+    where a tokenizer cannot be read."""
+    from tokenize_kit.lab.diff import diff as run
+
+    documents = Documents(inputs, quiet, read) if inputs else None
+    if pattern is not None and not any(path.suffix == ".tiktoken" for path in paths):
+        raise UsageError("--pattern is for .tiktoken files, and none is given; leave it out")
+    figures = run(
+        *paths,
+        documents.batches() if documents else (),
+        pattern=pattern,
+        segmentation=segmentation(dictionary),
+    )
+    counts = documents.tally if documents else {}
+    return TokenizerDiff({"names": names(list(paths)), "inputs": inputs, **counts, **figures})
+
+
+# key of a tokenizer's figures, title, how it is written
+FIGURES = (
+    ("vocab", "vocabulary", whole),
+    ("tokens", "tokens of the texts", whole),
+    ("bytes_a_token", "bytes a token", ratio),
+    ("fertility", "tokens a word (fertility)", ratio),
+    ("boundary_f1", "boundaries of words kept (F1)", ratio),
+    ("cluster_cut_share", "tokens that cut a grapheme", share),
+)
+SCRIPTS_SHOWN, SETTINGS_SHOWN, CUTS_SHOWN, TOKENS_SHOWN = 6, 4, 8, 6
+VALUE = 28  # columns of a setting, a cut or a token
+
+
+@dataclass(frozen=True)
+class TokenizerDiff(Computed):
+    """figures: of `diff`; width: columns of a terminal."""
+
+    NAME = "diff"
+    width: int = 80
+
+    def rows(self) -> list[list[str]]:
+        """(title, a cell of each tokenizer); of texts where there are any."""
+        both = self.figures["tokenizers"]
+        rows = [
+            [title, *(form(tokenizer[key]) for tokenizer in both)]
+            for key, title, form in FIGURES
+            if key == "vocab" or (self.figures["texts"] and any(t[key] is not None for t in both))
+        ]
+        lacks = [whole(self.figures[side]) for side in ("first", "second")]
+        rows.insert(1, ["tokens that the other lacks", *lacks])
+        return rows
+
+    def order(self) -> str:
+        """The order of merges, or the scores, in a sentence; empty where there is neither."""
+        order = self.figures["order"]
+        if order["kind"] == "scores":
+            return (
+                f"scores: {whole(order['unlike'])} of {counted(order['shared'], 'token')} of both"
+                " have another one"
+            )
+        if order["kind"] != "merges":
+            return "merges, scores: unlike models" if order["kind"] == "unlike" else ""
+        if order["same_until"] == order["first"] == order["second"]:
+            return f"merges: the same {whole(order['first'])}"
+        same = "the same" if order["same_order"] else "another"
+        return (
+            f"merges: the first {whole(order['same_until'])} are the same; of both"
+            f" {counted(order['shared'], 'token')}, in {same} order"
+        )
+
+    def page(self) -> str:
+        return html.render(
+            "evaluate/diff.html",
+            diff=self.figures,
+            rows=self.rows(),
+            order=self.order(),
+            number=number,
+            share=share,
+            script_name=script_name,
+        )
+
+    def text(self) -> str:
+        first, second = (short(name) for name in self.figures["names"])
+        lines = table(["", first, second], self.rows())
+        scripts = [
+            [script_name(row["label"]), *(whole(row[side]) for side in ("first", "second", "both"))]
+            for row in self.figures["scripts"]
+        ]
+        shown = scripts[:SCRIPTS_SHOWN]
+        head = ["tokens by script", f"only {first}", f"only {second}", "both"]
+        total = ["all", *(whole(self.figures[side]) for side in ("first", "second", "both"))]
+        lines += ["", *table(head, [*shown, total])]
+        if len(scripts) > len(shown):
+            lines.append(f"{counted(len(scripts) - len(shown), 'script')} more")
+        lines += ["", *self._settings()]
+        for side, name in enumerate((first, second)):
+            tokens = [quoted(token["text"], VALUE) for token in self.figures["only"][side]]
+            most = "used most" if self.figures["texts"] else "the first"
+            lines += _within(self.width, f"only {name}, {most}: ", tokens)
+        return "\n".join([*lines, *self._cuts(first, second)])
+
+    def _settings(self) -> list[str]:
+        ids = self.figures["ids"]
+        line = f"ids: the same for {counted(ids['same'], 'token')} of both, another for"
+        line += f" {whole(ids['moved'])}"
+        if ids["moved"]:
+            moved = ids["examples"][0]
+            line += f", as {quoted(moved['text'])} {moved['first']} and {moved['second']}"
+        lines = [line, *filter(None, [self.order()])]
+        special = [
+            f"{quoted(row['text'])} {number(row['first'])} and {number(row['second'])}"
+            for row in self.figures["special"]
+        ]
+        lines += _within(self.width, "special tokens: ", special) or ["special tokens: the same"]
+        settings = self.figures["settings"]
+        lines.append(f"settings that differ: {len(settings)}" if settings else "settings: the same")
+        for row in settings[:SETTINGS_SHOWN]:
+            values = (
+                NONE if row[s] is None else quoted(row[s], VALUE) for s in ("first", "second")
+            )
+            lines.append(f"  {row['name']}: {' and '.join(values)}")
+        return lines
+
+    def _cuts(self, first: str, second: str) -> list[str]:
+        texts = self.figures["texts"]
+        if texts is None:
+            return []
+        of = "cut differently: " + ", ".join(
+            f"{share(texts[f'unlike_{unit}'] / texts[unit])} of {name}"
+            for unit, name in (("texts", "the texts"), ("words", "words"), ("bytes", "bytes"))
+            if texts[unit]
+        )
+        rows = [
+            [
+                whole(row["uses"]),
+                *(quoted("|".join(row[side]), VALUE) for side in ("first", "second")),
+            ]
+            for row in texts["examples"][:CUTS_SHOWN]
+        ]
+        lines = ["", of]
+        return [*lines, *table(["times", first, second], rows, left=(1, 2))] if rows else lines
+
+
+def _within(width: int, title: str, items: list[str]) -> list[str]:
+    """The title and as many items as fit into a line."""
+    line = title
+    for nth, item in enumerate(items):
+        more = f"{', ' if nth else ''}{item}"
+        if len(line) + len(more) > width:
+            break
+        line += more
+    return [line] if items else []
+
+
+def number(value: int | None) -> str:
+    """An id."""
+    return NONE if value is None else str(value)

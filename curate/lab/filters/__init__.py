@@ -1,0 +1,1 @@
+"""Filters of single corpora and of code."""

@@ -1,0 +1,288 @@
+"""ROOTS' rules for the web part of BLOOM's corpus, with their parameters by language.
+
+Source: Laurençon et al. 2022, section 3.1 and appendix; bigscience-workshop/data-preparation,
+preprocessing/training/01b_oscar_cleaning_and_filtering (parameters_filtering.py, filtering.py). Its
+lists of stop words and flagged words are not shipped. It also makes blanks of other spaces, and one
+separator of several; here they stay. Its last rules are the steps `language` and `perplexity`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from pydantic import Field, PrivateAttr
+
+from curate.documents.documents import Documents
+from curate.documents.edits import Spans
+from curate.steps.contracts import FromFiles, Step, step
+from curate.text.languages import TWO, comparable
+from llmcurate.base.errors import UsageError
+
+LANG = "{lang}"  # in the path of a list
+
+
+class Parameters(NamedTuple):
+    """The parameters of one language, by their names in parameters_filtering.py: characters of the
+    longest word, words of the shortest document, characters of an n-gram, the largest shares of
+    repeated n-grams of characters and of words, and of special characters, the smallest share of
+    stop words, the largest of flagged words; words of an n-gram; words that are also looked at two
+    by two, and what joins them."""
+
+    long_word: int
+    words: int
+    ngram_chars: int
+    chars: float
+    repeated: float
+    special: float
+    stop: float
+    flagged: float
+    ngram_words: int = 5
+    pairs: str | None = None
+
+
+PARAMETERS = {
+    "": Parameters(0, 10, 10, 0.2, 0.3, 0.4, 0.1, 0.1),
+    "ar": Parameters(25, 20, 10, 0.2, 0.34, 0.3, 0.07, 0.03),
+    "bn": Parameters(20, 33, 10, 0.13, 0.21, 0.45, 0.002, 0.001),
+    "ca": Parameters(20, 15, 10, 0.2, 0.4, 0.25, 0.25, 0.1),
+    "en": Parameters(25, 20, 10, 0.106, 0.19, 0.4, 0.3, 0.01),
+    "es": Parameters(25, 16, 10, 0.14, 0.25, 0.34, 0.4, 0.01),
+    "eu": Parameters(28, 8, 10, 0.2, 0.4, 0.31, 0.05, 0.1),
+    "fr": Parameters(45, 13, 10, 0.14, 0.13, 0.34, 0.27, 0.008),
+    "hi": Parameters(25, 38, 10, 0.18, 0.47, 0.45, 0.01, 0.005),
+    "id": Parameters(30, 15, 10, 0.15, 0.2, 0.34, 0.15, 0.01),
+    "pt": Parameters(19, 19, 10, 0.25, 0.98, 0.35, 0.2, 0.007),
+    "ur": Parameters(20, 25, 10, 0.19, 0.5, 0.25, 0.01, 0.025, 7),
+    "vi": Parameters(25, 30, 10, 0.15, 0.2, 0.34, 0.08, 0.005, 5, " "),
+    "zh": Parameters(0, 1, 3, 0.2, 0.96, 0.3, 0.1691, 0.001, 5, ""),
+}
+MOST_WORDS = 100_000  # number_words_max_cutoff; 1,000,000 in Chinese
+ADDRESS_PARTS = ("http", "www", ".com", "href", "//")  # incorrect_word_substrings
+RULES = ("address", "long_word")
+
+# parameters_filtering.py: string.punctuation, digits, white space and these; the emoji of the
+# package `emoji` are these blocks of Unicode, near enough.
+_OTHER = (
+    "\u200a\u3000\ufffc’“”–ー一▬…✦\u00ad�£•€«»°·═×士＾˘⇓↓↑←→（）§″′´¿−±∈\ufeff¢ø‚„½¼¾¹²³―⁃，ˌ¸‹›ʺˈʻ¦‐⠀‰"
+    "‑≤≥‖◆●■►▼▲▴∆▻¡★☆✱ːº。¯˜¥ɪ≈†上ン：∼⁄・♡✓⊕․．⋅÷１‟；،、¨ाাी्े◦˚゜ʼ≖¤ッツシ℃√！【】‿∞➤～πه۩☛₨➩☻๑٪"
+    "♥ıॽ《‘©﴿٬？▷Г♫∟™ª₪®「—❖」﴾》\u200b\x81\x82\x83\x84\x85\x91\x92\x93\x95\x96\x97\x98\x99\x9c\x9d"
+)
+_EMOJI = (
+    (0x2190, 0x21FF),
+    (0x2300, 0x23FF),
+    (0x2600, 0x27BF),
+    (0x2B00, 0x2BFF),
+    (0x1F000, 0x1FAFF),
+)
+SPECIAL = frozenset(
+    {chr(c) for c in range(128) if not chr(c).isalpha() and (c > 31 or chr(c).isspace())}
+    - {chr(127)}
+    | set(_OTHER)
+    | {chr(c) for first, last in _EMOJI for c in range(first, last + 1)}
+    | {chr(c) for c in (0xA0, *range(0x2000, 0x200B), 0x202F, 0x205F)}
+)
+# A word ends at a blank, tab or newline, or what uniform_whitespace of filtering.py makes a blank.
+_WORD = re.compile("[^ \n\t\x84\xa0\u2002\u2003\u2005\u2008-\u200a\u202f\u3000\ufffc]+")
+
+
+def stripped(word: str) -> str:
+    """A word without special characters at its ends."""
+    a, z = 0, len(word)
+    while a < z and word[a] in SPECIAL:
+        a += 1
+    while z > a and word[z - 1] in SPECIAL:
+        z -= 1
+    return word[a:z]
+
+
+def words_of(text: str, lang: str) -> list[str]:
+    """The words that are counted, in lower case: without special characters at their ends, and not
+    empty. In Chinese each character is one; ROOTS has pieces of a SentencePiece model there."""
+    parts = list(text) if lang == "zh" else _WORD.findall(text)
+    return [word for word in map(stripped, map(str.lower, parts)) if word]
+
+
+def repeated_chars(text: str, n: int) -> float:
+    """The share that the most frequent n-grams of characters have, as many of them as the root of
+    the number of different ones, and only those that stand more than once."""
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32).astype(np.uint64)
+    count = len(codes) - n + 1
+    if count < 1:
+        return 0.0
+    key = np.zeros(count, np.uint64)
+    for k in range(n):
+        key = (key ^ codes[k : k + count]) * np.uint64(0x9E3779B97F4A7C15)
+        key ^= key >> np.uint64(29)
+    times = np.sort(np.unique(key, return_counts=True)[1])[::-1]
+    most = min(int(np.sqrt(len(times))), int(np.count_nonzero(times > 1)))
+    return float(times[:most].sum() / count)
+
+
+def repeated_words(words: list[str], n: int) -> float:
+    """The share of n-grams of words that stand more than once."""
+    times = Counter(zip(*(words[k:] for k in range(n)), strict=False))
+    total = sum(times.values())
+    return sum(t for t in times.values() if t > 1) / total if total else 0.0
+
+
+def share_of(words: list[str], listed: frozenset[str], pairs: str | None) -> float:
+    """The share of words, and of pairs of them, on a list; at most 1."""
+    if not words:
+        return 0.0
+    hits = sum(word in listed for word in words)
+    if pairs is not None:
+        hits += sum(pairs.join(pair) in listed for pair in pairwise(words))
+    return min(hits / len(words), 1.0)
+
+
+def _language(docs: Documents, sole: str | None) -> list[str]:
+    """The language of each row by two letters where there are parameters for it; else empty."""
+    langs = [sole] * len(docs) if sole else docs.table["lang"].to_pylist()
+    names = [TWO.get(comparable((lang or "").partition("-")[0]), "") for lang in langs]
+    return [name if name in PARAMETERS else "" for name in names]
+
+
+@step("roots_words")
+class RootsWords(Step):
+    """Cuts addresses and overlong words out of texts, as ROOTS does before its filters."""
+
+    paper: ClassVar[str] = "Laurençon et al. 2022 (ROOTS); data-preparation, filtering.py"
+
+    lang: str | None = Field(
+        None, description="The language of all texts by two letters; none: the column `lang`."
+    )
+
+    def apply(self, docs: Documents) -> Documents:
+        from curate.documents.cutting import cut
+
+        langs, clean = _language(docs, self.lang), ~docs.marked()
+        edits: list[tuple[int, int, int, int]] = []
+        for row, text in enumerate(docs.text.to_pylist()):
+            if text and clean[row] and langs[row] not in ("", "zh"):
+                edits += ((row, *span) for span in _bad_words(text, PARAMETERS[langs[row]]))
+        rows, start, end, rule = (np.array([e[k] for e in edits], np.int64) for k in range(4))
+        return cut(docs, Spans(rows, start, end, rule, RULES, np.zeros(len(edits), np.int64)))
+
+
+def _bad_words(text: str, parameters: Parameters) -> Iterator[tuple[int, int, int]]:
+    """(start, end, rule) in bytes of the words that go, each with one blank behind or before it."""
+    at = byte = 0
+    for match in _WORD.finditer(text):
+        word, core = match.group(), stripped(match.group())
+        address = any(part in core for part in ADDRESS_PARTS)
+        if not address and min(len(word), len(core) or len(word)) <= parameters.long_word:
+            continue
+        a, z = match.span()
+        if text[z : z + 1] == " ":
+            z += 1
+        elif a > at and text[a - 1] == " ":
+            a -= 1
+        byte += len(text[at:a].encode())
+        start = byte
+        byte += len(text[a:z].encode())
+        at = z
+        yield start, byte, 0 if address else 1
+
+
+@step("roots")
+class Roots(Step, FromFiles):
+    """Drops documents by ROOTS' rules, with the parameters of their language.
+
+    Columns: `words`, `repeated_chars`, `repeated_words`, `special_chars`, and with the lists
+    `stop_words` and `flagged_words`, as shares but for the first.
+    """
+
+    paper: ClassVar[str] = "Laurençon et al. 2022 (ROOTS); data-preparation, filtering.py"
+    only_measures: ClassVar[bool] = True
+
+    lang: str | None = Field(
+        None, description="The language of all texts by two letters; none: the column `lang`."
+    )
+    stop_words: str | None = Field(
+        None,
+        description="The path of a list of stop words, one a line, with {lang} in it of one list a"
+        " language; none: that rule is skipped.",
+    )
+    flagged_words: str | None = Field(
+        None,
+        description="The path of a list of flagged words, one a line, with {lang} in it of one list"
+        " a language; none: that rule is skipped.",
+    )
+    _lists: dict[tuple[str, str], frozenset[str]] = PrivateAttr(default_factory=dict)
+
+    def _paths(self, key: str) -> dict[str, Path]:
+        """The list's file by language."""
+        path = getattr(self, key)
+        if path is None:
+            return {}
+        files = {lang: Path(path.replace(LANG, lang)) for lang in PARAMETERS}
+        if LANG in path:
+            files = {lang: file for lang, file in files.items() if lang and file.is_file()}
+            if not files:
+                raise UsageError(f"{self.label}: no list matches {path} for a language with limits")
+        return files
+
+    def resources(self) -> list[str]:
+        paths = {*self._paths("stop_words").values(), *self._paths("flagged_words").values()}
+        return sorted(map(str, paths))
+
+    def notes(self) -> list[str]:
+        keys = ("stop_words", "flagged_words")
+        absent = [key for key in keys if not self._paths(key)]
+        return [f"{self.label}: no list {key} was given, so that rule is skipped" for key in absent]
+
+    def open(self) -> None:
+        for key in ("stop_words", "flagged_words"):
+            for lang, path in self._paths(key).items():
+                lines = path.read_text(encoding="utf-8").splitlines()
+                self._lists[key, lang] = frozenset(w.strip().lower() for w in lines if w.strip())
+
+    def apply(self, docs: Documents) -> Documents:
+        if not self._lists:
+            self.open()
+        rows = len(docs)
+        langs = _language(docs, self.lang)
+        names = ("words", "repeated_chars", "repeated_words", "special_chars")
+        values = {name: np.full(rows, np.nan) for name in (*names, "stop_words", "flagged_words")}
+        for row, text in enumerate(docs.text.to_pylist()):
+            text, lang = (text or "").strip(), langs[row]
+            p, words = PARAMETERS[lang], words_of(text, lang)
+            values["words"][row] = len(words)
+            values["repeated_chars"][row] = repeated_chars(text, p.ngram_chars)
+            values["repeated_words"][row] = repeated_words(words, p.ngram_words)
+            special = sum(c in SPECIAL for c in text)
+            values["special_chars"][row] = special / len(text) if text else 0.0
+            for key in ("stop_words", "flagged_words"):
+                listed = self._lists.get((key, lang))
+                if listed is not None:
+                    values[key][row] = share_of(words, listed, p.pairs)
+        for name, column in values.items():
+            docs = docs.annotate(name, pa.array(column, pa.float64(), from_pandas=True))
+        return self._decided(docs, values, langs)
+
+    def _decided(
+        self, docs: Documents, values: dict[str, np.ndarray], langs: list[str]
+    ) -> Documents:
+        chosen = [PARAMETERS[lang] for lang in langs]
+        limits = {
+            "few_words": ("words", [p.words for p in chosen], False),
+            "many_words": ("words", [MOST_WORDS * (10 if x == "zh" else 1) for x in langs], True),
+            "repeated_chars": ("repeated_chars", [p.chars for p in chosen], True),
+            "repeated_words": ("repeated_words", [p.repeated for p in chosen], True),
+            "special_chars": ("special_chars", [p.special for p in chosen], True),
+            "few_stop_words": ("stop_words", [p.stop for p in chosen], False),
+            "flagged_words": ("flagged_words", [p.flagged for p in chosen], True),
+        }
+        for rule, (name, limit, above) in limits.items():
+            most = np.array(limit, np.float64)
+            over = values[name] > most if above else values[name] < most
+            detail = [f"limit {number:g}" for number in most]
+            docs = docs.drop(over, rule, values[name], detail=detail)
+        return docs

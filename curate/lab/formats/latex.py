@@ -1,0 +1,343 @@
+"""LaTeX sources, as arXiv gives them: a paper a document.
+
+A file is a tar of papers (arXiv_src_*.tar: a gzip file a paper, which holds one TeX file or a tar
+of them), one paper, or one .tex file. How a paper becomes text: tex.py. Names in a tar find what a
+paper inputs, and are never used as paths.
+
+As in RedPajama v1 (data_prep/arxiv/arxiv_cleaner.py) comments go, what stands behind \appendix or
+where the bibliography begins goes, and macros without arguments are expanded, once. RedPajama drops
+what stands before the first section, too; here only the preamble goes, so that the abstract stays.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator
+from datetime import datetime, timezone
+from itertools import islice
+from pathlib import PurePosixPath
+from typing import Any
+
+from curate.formats.columns import Columns
+from curate.formats.compression import decompressed_chunks, open_input
+from curate.formats.events import Corrupt, Event, Portion, Row, Skipped
+from curate.formats.kinds import reader
+from llmcurate.base.disk.units import counted
+
+ENDINGS = (".tex", ".ltx", ".latex")
+DEEPEST = 8  # levels of \input
+MOST_MACROS = 2000  # definitions beyond stay as they are
+MOST_VALUE = 2000  # characters that a macro may stand for
+_MAIN = re.compile(r"^[^%\n]*\\document(?:class|style)\b", re.M)
+_BEGIN = re.compile(r"\\begin\s*\{document\}")
+_END = re.compile(
+    r"\\end\s*\{document\}|\\appendix\b|\\begin\{(?:references|REFERENCES|thebibliography)\}"
+    r"|\\bibliography\{"
+)
+_COMMENT_LINE = re.compile(r"^[ \t]*%.*\n?", re.M)
+_COMMENT = re.compile(r"(?<!\\)((?:\\\\)*)%.*")
+_INPUT = re.compile(r"\\(?:input|include|subfile)\s*\{\s*([^{}\n]{1,200}?)\s*\}")
+_MACRO = re.compile(
+    r"\\(?:newcommand|renewcommand|providecommand)\*?\s*\{?\s*(\\[A-Za-z]+)\s*\}?\s*(?=\{)"
+    r"|\\def\s*(\\[A-Za-z]+)\s*(?=\{)"
+)
+_NAME = re.compile(r"\\[A-Za-z]+")
+_BLANK = re.compile(r"(?<![ \t])[ \t]*\n(?:[ \t]*\n)+")
+
+
+def main_file(files: dict[str, str]) -> str | None:
+    """The main file: of those that begin a document the longest."""
+    mains = [f for f in files.values() if _MAIN.search(f) and _BEGIN.search(f)]
+    return max(mains, key=len, default=None)
+
+
+def paper_text(main: str, files: dict[str, str], limit: int) -> str | None:
+    """The text of a paper, or None where it has more than `limit` characters on the way.
+
+    files: by name without ending, for what the main file inputs.
+    """
+    budget = [limit]
+    whole = _with_inputs(_without_comments(main), files, DEEPEST, budget)
+    if whole is None:
+        return None
+    whole, macros = _without_macros(whole)
+    begin = _BEGIN.search(whole)
+    body = whole[begin.end() :] if begin else whole
+    end = _END.search(body)
+    body = body[: end.start()] if end else body
+    expanded = _expanded(body, macros, limit)
+    return None if expanded is None else _BLANK.sub("\n\n", expanded).strip()
+
+
+def _without_comments(text: str) -> str:
+    return _COMMENT.sub(r"\1", _COMMENT_LINE.sub("", text))
+
+
+def _with_inputs(text: str, files: dict[str, str], deep: int, budget: list[int]) -> str | None:
+    pieces: list[str] = []
+    at = 0
+    for match in _INPUT.finditer(text):
+        inner = files.get(file_key(match[1])) if deep else None
+        if inner is None:
+            continue
+        put = _with_inputs(_without_comments(inner), files, deep - 1, budget)
+        if put is None:
+            return None
+        pieces += [text[at : match.start()], put]
+        at = match.end()
+    pieces.append(text[at:])
+    budget[0] -= sum(map(len, pieces))
+    return None if budget[0] < 0 else "".join(pieces)
+
+
+def _without_macros(text: str) -> tuple[str, dict[str, str]]:
+    """(the text without the definitions of macros that take no argument, name -> what they stand
+    for)."""
+    macros: dict[str, str] = {}
+    pieces: list[str] = []
+    at = 0
+    for match in islice(_MACRO.finditer(text), MOST_MACROS):
+        value = _braced(text, match.end()) if match.start() >= at else None
+        name = match[1] or match[2]
+        if value is None or "#" in value or name in _NAME.findall(value):
+            continue
+        macros[name] = value
+        pieces.append(text[at : match.start()])
+        at = match.end() + len(value) + 2
+    return "".join([*pieces, text[at:]]), macros
+
+
+def _braced(text: str, at: int) -> str | None:
+    """What stands in the braces that open at `at`."""
+    depth = 0
+    for place in range(at, min(len(text), at + MOST_VALUE)):
+        if text[place] == "\\":
+            continue
+        if place and text[place - 1] == "\\":
+            continue
+        depth += (text[place] == "{") - (text[place] == "}")
+        if depth == 0:
+            return text[at + 1 : place]
+    return None
+
+
+def _expanded(text: str, macros: dict[str, str], limit: int) -> str | None:
+    """The text with its macros expanded, each once, as RedPajama does."""
+    if not macros:
+        return text
+    size = len(text)
+
+    def value(match: re.Match[str]) -> str:
+        nonlocal size
+        put = macros.get(match[0])
+        if put is None:
+            return match[0]
+        size += len(put)
+        if size > limit:
+            raise OverflowError
+        return put
+
+    try:
+        return _NAME.sub(value, text)
+    except OverflowError:
+        return None
+
+
+def file_key(name: str) -> str:
+    """A file's name as \\input has it: without ./ and ending."""
+    name = name.strip().strip('"').removeprefix("./")
+    for ending in ENDINGS:
+        name = name.removesuffix(ending)
+    return name
+
+
+MOST_FILES = 2000  # of a paper
+MOST_HEADER = 1 << 20  # bytes of a header's extension, which is held whole
+_EXTENSIONS = (
+    tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME,
+    tarfile.GNUTYPE_LONGLINK,
+)  # fmt: skip
+LOOKED_AT = 50  # members of a tar that say whether it holds papers
+_ERRORS = (tarfile.TarError, EOFError, zlib.error, ValueError, OverflowError)
+_ID = re.compile(r"(?:([a-z-]+)(\d{7}))|(\d{4}\.\d{4,5})(?:v\d+)?")
+
+
+class _Member(tarfile.TarInfo):
+    """A member whose header claims no more memory than it may."""
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Any:
+        member = super().frombuf(buf, encoding, errors)
+        if member.type in _EXTENSIONS and member.size > MOST_HEADER:
+            raise tarfile.ReadError(f"a header of {member.size} bytes")
+        return member
+
+
+def _tar(stream: _Stream) -> tarfile.TarFile:
+    """A tar that is read from begin to end."""
+    return tarfile.open(fileobj=stream, mode="r|", tarinfo=_Member)
+
+
+def why_no_documents(path: str, columns: Columns) -> str | None:
+    """Tars of other things."""
+    names = _names(path)
+    if names is None or any(name.endswith((*ENDINGS, ".gz")) for name in names):
+        return None
+    return f"no LaTeX among the first {counted(LOOKED_AT, 'file')} in it"
+
+
+def _names(path: str) -> list[str] | None:
+    """The first names in a tar, lower case; None where the file is none."""
+    with open_input(path) as file:
+        stream = _Stream(decompressed_chunks(file, None, lambda offset, what: None))
+        if not stream.begins_tar():
+            return None
+        names: list[str] = []
+        try:
+            with _tar(stream) as tar:
+                for _, member in zip(range(LOOKED_AT), tar, strict=False):
+                    names.append(member.name.lower())
+        except _ERRORS:
+            pass  # reading says what is wrong with it
+        return names
+
+
+@reader(
+    "latex",
+    endings=(".tar", ".tgz", ".tex"),
+    begins=r"(?s).{257}ustar|(?:[ \t\r\n]|%[^\n]*\n)*\\document(?:class|style)\b",
+)
+def read(portion: Portion) -> Iterator[Event]:
+    """The events of all papers of a file."""
+    damage: list[tuple[int, str]] = []
+    names = _names(portion.path) or []
+    with open_input(portion.path) as file:
+        stream = _Stream(decompressed_chunks(file, portion.codec, _noting(damage)))
+        packed = any(name.endswith(".gz") for name in names)
+        if packed and not any(name.endswith(ENDINGS) for name in names):
+            yield from _papers(stream, portion)
+        else:
+            name = PurePosixPath(portion.rel).name
+            yield from _paper(stream, name, None, 0, portion)
+    yield from (Corrupt(offset, what) for offset, what in damage)
+
+
+def _noting(damage: list[tuple[int, str]]) -> Callable[[int, str], None]:
+    """What notes (offset, what is wrong)."""
+    return lambda offset, what: damage.append((offset, what))
+
+
+def _papers(stream: _Stream, portion: Portion) -> Iterator[Event]:
+    try:
+        with _tar(stream) as tar:
+            for member in tar:
+                if not member.isfile():
+                    continue
+                if not member.name.lower().endswith(".gz"):
+                    ending = PurePosixPath(member.name).suffix.lower()[:10]
+                    yield Skipped(f"latex:{ending or 'other'}", member.offset)
+                    continue
+                if member.size > portion.max_record:
+                    limit = float(portion.max_record)
+                    reject = ("record_too_large", float(member.size), limit, "passed over")
+                    yield Row(offset=member.offset, reject=reject)
+                    continue
+                packed = tar.extractfile(member)
+                data = packed.read() if packed else b""
+                when = datetime.fromtimestamp(member.mtime, timezone.utc)
+                damage: list[tuple[int, str]] = []
+                chunks = decompressed_chunks(io.BytesIO(data), None, _noting(damage))
+                name = PurePosixPath(member.name).name
+                yield from _paper(_Stream(chunks), name, when, member.offset, portion)
+                yield from (Corrupt(member.offset, f"{name[:80]!r}: {what}") for _, what in damage)
+    except _ERRORS as error:
+        yield Corrupt(stream.tell(), f"tar: {error}; what follows is not read")
+
+
+def _paper(
+    stream: _Stream, name: str, when: datetime | None, offset: int, portion: Portion
+) -> Iterator[Event]:
+    """A paper: one TeX file, or a tar of them."""
+    files: dict[str, str] = {}
+    size = 0
+    limit = portion.max_payload
+    if stream.begins_tar():
+        try:
+            with _tar(stream) as tar:
+                for _, member in zip(range(MOST_FILES), tar, strict=False):
+                    if member.isfile() and member.name.lower().endswith(ENDINGS):
+                        size += member.size
+                        if size > limit:
+                            break
+                        inner = tar.extractfile(member)
+                        files[file_key(member.name)] = _decoded(inner.read() if inner else b"")
+        except _ERRORS as error:
+            yield Corrupt(offset, f"tar of {name[:80]!r}: {error}")
+    else:
+        data = stream.read(limit + 1)
+        size = len(data)
+        if data.startswith((b"%PDF-", b"%!PS")):
+            yield Skipped("latex:pdf-or-postscript", offset)
+            return
+        files[file_key(name)] = _decoded(data)
+    if size > limit:
+        reject = ("payload_too_large", float(size), float(limit), None)
+        yield Row(offset=offset, reject=reject)
+        return
+    main = main_file(files)
+    if main is None:
+        yield Skipped("latex:no-document", offset)
+        return
+    text = paper_text(main, files, limit)
+    if text is None:
+        detail = "its macros or inputs expand to more"
+        yield Row(offset=offset, reject=("payload_too_large", None, float(limit), detail))
+        return
+    number = _ID.match(PurePosixPath(name).name)
+    paper = None
+    if number:
+        paper = f"{number[1]}/{number[2]}" if number[1] else number[3]
+    yield Row(
+        id=f"arxiv:{paper}" if paper else None,
+        url=f"https://arxiv.org/abs/{paper}" if paper else None,
+        date=when,
+        text=text,
+        offset=offset,
+    )
+
+
+def _decoded(data: bytes) -> str:
+    try:
+        return data.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
+    except UnicodeDecodeError:  # of the time before inputenc's utf8
+        return data.decode("latin-1").replace("\r\n", "\n").replace("\r", "\n")
+
+
+class _Stream(io.RawIOBase):
+    """Chunks of bytes as a file, which tarfile reads from begin to end."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self.chunks, self.rest, self.at = chunks, b"", 0
+
+    def peek(self, size: int = 512) -> bytes:
+        """The bytes that come next."""
+        while len(self.rest) < size and (more := next(self.chunks, b"")):
+            self.rest += more
+        return self.rest[:size]
+
+    def begins_tar(self) -> bool:
+        """Return whether a tar comes next."""
+        return self.peek()[257:262] == b"ustar"
+
+    def read(self, size: int | None = -1) -> Any:
+        most = 1 << 62 if size is None or size < 0 else size
+        data = bytes(self.peek(most))
+        self.rest = self.rest[len(data) :]
+        self.at += len(data)
+        return data
+
+    def tell(self) -> int:
+        return self.at

@@ -1,0 +1,1 @@
+"""The training of n-gram models."""

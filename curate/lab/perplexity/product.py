@@ -1,0 +1,144 @@
+"""The product `perplexity_model`: an n-gram model trained on the corpus."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+from pydantic import Field, field_validator, model_validator
+
+from curate.scoring.perplexity.sentences import Unit, Variant
+from curate.steps.contracts import FromFiles, Product, ProductContext, step
+from curate.text.buffers import as_large_string
+from llmcurate.base.disk.files import write_text
+from llmcurate.base.errors import UsageError
+
+FILE = "perplexity.bin"
+
+
+@step("perplexity_model")
+class PerplexityModel(Product, FromFiles):
+    """Trains an n-gram model on the corpus.
+
+    Writes perplexity.bin and card.json; with `arpa` also perplexity.arpa."""
+
+    paper: ClassVar[str] = "Chen and Goodman 1998 (modified Kneser-Ney)"
+    makes: ClassVar[str] = "perplexity_model"
+    decide_nothing: ClassVar[frozenset[str]] = frozenset({"memory_mib"})
+
+    order: int = Field(5, ge=2, le=6, description="Words of the longest n-grams.")
+    variant: Variant = Field(
+        "plain",
+        description=(
+            "The form of the lines: `plain` takes them as they are, `ccnet` in CCNet's "
+            "normal form (Wenzek et al. 2020)."
+        ),
+    )
+    unit: Unit = Field(
+        "whitespace",
+        description=(
+            "The unit of the model: `whitespace` for runs between white space, `words` for "
+            "UAX #29 words, `pieces` for the pieces of a SentencePiece model."
+        ),
+    )
+    pieces: str | None = Field(
+        None, description="Path of a SentencePiece model that cuts texts into pieces."
+    )
+    vocab: int | None = Field(
+        None,
+        ge=8,
+        description=(
+            "Number of pieces of a SentencePiece model that is trained first. Without a "
+            "value none is trained."
+        ),
+    )
+    prune: tuple[int, ...] = Field(
+        (0,),
+        description=(
+            "Largest counts of n-grams that are left out, one number an order from 1 on; "
+            "the last holds for the orders that follow."
+        ),
+    )
+    min_count: int = Field(
+        1,
+        ge=1,
+        description=(
+            "Least number of occurrences of a word in the vocabulary; rarer ones are <unk>."
+            " Pieces are all kept."
+        ),
+    )
+    discount_fallback: bool = Field(
+        False,
+        description=(
+            "Use the discounts 0.5, 1 and 1.5 where the counts give none, as KenLM's "
+            "--discount_fallback does."
+        ),
+    )
+    memory_mib: int = Field(1024, ge=1, description="Memory in MiB for sorting n-grams.")
+    arpa: bool = Field(False, description="Write perplexity.arpa too.")
+
+    @field_validator("prune", mode="before")
+    @classmethod
+    def _listed(cls, value: Any) -> Any:
+        """`0,0,1` as a list."""
+        if isinstance(value, str):
+            return tuple(int(v) for v in value.split(","))
+        return (value,) if isinstance(value, int) else value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_way_to_cut(cls, values: Any) -> Any:
+        """Naming pieces is choosing them."""
+        if isinstance(values, dict) and (values.get("pieces") or values.get("vocab")):
+            if values.get("pieces") and values.get("vocab"):
+                raise ValueError("pieces: name a model, or train one with vocab, not both")
+            values = {"unit": "pieces", **values}
+            if values["unit"] != "pieces":
+                raise ValueError(f"unit {values['unit']} needs neither pieces nor vocab")
+        elif isinstance(values, dict) and values.get("unit") == "pieces":
+            raise ValueError("unit pieces: name a SentencePiece model (pieces), or give vocab")
+        return values
+
+    def resources(self) -> list[str]:
+        return [self.pieces] if self.pieces else []
+
+    def identity(self) -> dict[str, Any]:
+        self._smoothing().pruned()  # before anything is read
+        return super().identity()
+
+    def _smoothing(self) -> Any:
+        from curate.lab.perplexity.train import Smoothing
+
+        return Smoothing(
+            self.order, self.prune, self.min_count, self.discount_fallback, self.memory_mib
+        )
+
+    def build(self, context: ProductContext) -> dict[str, Any]:
+        from curate.lab.perplexity.train import train
+
+        def texts() -> Iterator[pa.LargeStringArray]:
+            for batch in context.corpus():
+                yield as_large_string(batch.column("text"))
+
+        pieces = b""
+        if self.pieces:
+            try:
+                pieces = Path(self.pieces).read_bytes()
+            except OSError as error:
+                raise UsageError(f"cannot read {self.pieces}: {error.strerror}") from None
+        elif self.vocab:
+            from curate.scoring.perplexity.sentences import train_pieces
+
+            pieces = train_pieces(texts, self.variant, self.vocab)
+            (context.out / "pieces.model").write_bytes(pieces)
+        card = train(texts, context.out, FILE, self._smoothing(), self.variant, self.unit, pieces)
+        card = {"file": FILE, "variant": self.variant, "unit": self.unit, **card}
+        write_text(context.out / "card.json", json.dumps(card, indent=1) + "\n")
+        if self.arpa:
+            from curate.scoring.perplexity.model_file import read_model, write_arpa
+
+            write_arpa(context.out / "perplexity.arpa", read_model(context.out / FILE))
+        return {"card": card}

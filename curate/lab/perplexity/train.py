@@ -1,0 +1,588 @@
+"""Training: texts to numbered words on disk, N-grams counted in sorted runs, smoothing, the tables.
+
+Memory is bounded by `memory_mib` and the vocabulary; what is larger lies in files of the folder.
+
+The smoothing is interpolated modified Kneser-Ney (Chen and Goodman 1998, section 3; streaming as in
+Heafield et al. 2013): adjusted counts of all orders, discounts, probabilities and back-offs. An
+n-gram's adjusted count is its count where it has the highest order or begins with <s>, else the
+number of different words before it (Heafield et al. 2013, section 3.2). With adjusted counts a,
+
+p(w | c) = (a(cw) - D(a(cw))) / sum_v a(cv) + g(c) p(w | c without its first word),
+
+where g(c), the back-off of c, is what the discounts took (and what pruned n-grams had), down to the
+uniform distribution over the vocabulary without <s>.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from curate.scoring.perplexity.model_file import ModelData, write_model
+from curate.scoring.perplexity.sentences import (
+    SPECIAL,
+    Growing,
+    Sentences,
+    Unit,
+    Variant,
+    Vocabulary,
+    load_pieces,
+    of_pieces,
+    of_words,
+    piece_ids,
+)
+from curate.scoring.perplexity.table import (
+    BITS,
+    BOS,
+    CHUNK,
+    Column,
+    Rows,
+    Sorter,
+    context_keys,
+    mapped,
+    ngram_keys,
+    shift_right,
+    tables,
+    words_of,
+)
+from llmcurate.base.disk.files import remove
+from llmcurate.base.errors import RunFailed, UsageError
+from llmcurate.base.kernels import njit
+
+_FILES = (("hi", "u8"), ("lo", "u8"), ("count", "i8"), ("pruned", "u1"))
+
+
+@dataclass(frozen=True)
+class Order:
+    """The n-grams of one order in suffix order: hi, lo: uint64[n], keys; count: int64[n],
+    adjusted; pruned: uint8[n], 1 where it is left out of the model."""
+
+    n: int
+    hi: np.ndarray
+    lo: np.ndarray
+    count: np.ndarray
+    pruned: np.ndarray
+
+
+@njit(nogil=True)
+def _effective(hi, lo, order, bits):
+    """The order of the n-gram without all but one <s> at its beginning."""
+    width = np.uint64(bits)
+    mask = (np.uint64(1) << width) - np.uint64(1)
+    n = order
+    ahi, alo = shift_right(hi, lo, width)  # its second word
+    while n > 1 and (alo & mask) == np.uint64(BOS):
+        n -= 1
+        ahi, alo = shift_right(ahi, alo, width)
+    return n
+
+
+@njit(nogil=True)
+def _shared(ahi, alo, bhi, blo, order, bits):
+    """How many last words two keys share."""
+    n = order
+    while n > 0:
+        xhi, xlo = shift_right(ahi, alo, np.uint64((order - n) * bits))
+        yhi, ylo = shift_right(bhi, blo, np.uint64((order - n) * bits))
+        if xhi == yhi and xlo == ylo:
+            return n
+        n -= 1
+    return 0
+
+
+@njit(nogil=True)
+def _unknown(hi, lo, n, bits):
+    """Whether one of the n words is <unk>, whose number is 0."""
+    width = np.uint64(bits)
+    mask = (np.uint64(1) << width) - np.uint64(1)
+    for _ in range(n):
+        if lo & mask == 0:
+            return True
+        hi, lo = shift_right(hi, lo, width)
+    return False
+
+
+@njit(cache=True, nogil=True)
+def order_sizes(hi, lo, order, bits):
+    """int64[order + 1]: the different n-grams of each order."""
+    sizes = np.zeros(order + 1, np.int64)
+    for j in range(len(hi)):
+        e = _effective(hi[j], lo[j], order, bits)
+        same = _shared(hi[j - 1], lo[j - 1], hi[j], lo[j], order, bits) if j else 0
+        for n in range(same + 1, e + 1):
+            sizes[n] += 1
+    return sizes
+
+
+@njit(cache=True, nogil=True)
+def adjust_order(hi, lo, count, order, bits, n, least, outh, outl, outc, pruned):
+    """Fills in the n-grams of order n: keys, adjusted counts, and whether they are left out: the
+    plain count is at most `least`, or one of the words is <unk>. Words that are known to be rare
+    would else make a text of unknown ones an expected one."""
+    k = -1
+    plain = 0
+    for j in range(len(hi)):
+        e = _effective(hi[j], lo[j], order, bits)
+        if e < n:
+            continue
+        same = _shared(hi[j - 1], lo[j - 1], hi[j], lo[j], order, bits) if j else 0
+        if same < n:
+            if k >= 0:
+                pruned[k] = plain <= least or _unknown(outh[k], outl[k], n, bits)
+            k += 1
+            shift = np.uint64((order - n) * bits)
+            outh[k], outl[k] = shift_right(hi[j], lo[j], shift)
+            outc[k] = 0
+            plain = 0
+        plain += count[j]
+        if e == n:  # of the highest order, or <s> is its first word
+            outc[k] += count[j]
+        elif same < n + 1:  # another word before it
+            outc[k] += 1
+    if k >= 0:
+        pruned[k] = plain <= least or _unknown(outh[k], outl[k], n, bits)
+
+
+def adjusted(
+    folder: Path,
+    hi: np.ndarray,
+    lo: np.ndarray,
+    count: np.ndarray,
+    order: int,
+    bits: int,
+    prune: Sequence[int],
+) -> list[Order]:
+    """Orders 1 to `order` from the N-grams (hi, lo: uint64[n] in suffix order; count: int64[n]).
+
+    prune: the largest count that is left out, for each order. Files lie in the folder.
+    """
+    sizes = order_sizes(hi, lo, order, bits)
+    orders = []
+    for n in range(1, order + 1):
+        rows = int(sizes[n])
+        arrays = [mapped(folder / f"order{n}.{c}", rows, d) for c, d in _FILES]
+        adjust_order(hi, lo, count, order, bits, n, prune[n - 1], *arrays)
+        orders.append(Order(n, *arrays))
+    return orders
+
+
+@njit(cache=True, nogil=True)
+def counts_of_counts(count):
+    """int64[4]: how many n-grams have the adjusted count 1, 2, 3 and 4."""
+    counts = np.zeros(4, np.int64)
+    for c in count:
+        if 1 <= c <= 4:
+            counts[c - 1] += 1
+    return counts
+
+
+Discounts = tuple[float, float, float]
+# What `lmplz --discount_fallback` takes where a corpus gives none.
+FALLBACK: Discounts = (0.5, 1.0, 1.5)
+
+
+def discounts(counts: Sequence[int], order: int, fallback: bool = False) -> Discounts:
+    """(D1, D2, D3+) of one order from counts: the n-grams of adjusted count 1, 2, 3 and 4.
+
+    Chen and Goodman 1998, equation 26: with n_k the n-grams of adjusted count k and
+    Y = n_1 / (n_1 + 2 n_2), D_k = k - (k + 1) Y n_{k+1} / n_k for k = 1, 2, 3.
+
+    Where they cannot be computed, or lie outside 0 <= D_k <= k: FALLBACK, or RunFailed.
+    """
+    why = ""
+    values = []
+    for k in (1, 2, 3):
+        if counts[k - 1] == 0:
+            why = f"no {order}-gram has the adjusted count {k}"
+            break
+        y = counts[0] / (counts[0] + 2 * counts[1])
+        values.append(k - (k + 1) * y * counts[k] / counts[k - 1])
+        if not 0 <= values[-1] <= k:
+            why = f"the discount of {order}-grams with adjusted count {k} would be {values[-1]:.3g}"
+            break
+    if not why:
+        return values[0], values[1], values[2]
+    if fallback:
+        return FALLBACK
+    raise RunFailed(
+        f"no Kneser-Ney discounts: {why}; the corpus is too small or repeats itself: give more"
+        " text, a lower --order, or --discount-fallback"
+    )
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The estimate of one order, in suffix order (order 1: one entry a word of the vocabulary):
+    prob: float64[n], interpolated; backoff: float64[n], 1 where nothing follows."""
+
+    order: Order
+    prob: np.ndarray
+    backoff: np.ndarray
+
+
+@njit(cache=True, nogil=True)
+def unigrams(ids, count, vocab, d, prob):
+    """Fills prob: float64[vocab] from adjusted counts: int64[words] of ids: uint64[words];
+    d: float64[4], discounts by count. <s> has probability 1: it is never predicted. <unk>, number
+    0, gets what a word that was never seen gets, whatever its count."""
+    total = 0.0
+    taken = 0.0
+    for i in range(len(ids)):
+        total += count[i]
+        taken += count[i] if ids[i] == 0 else d[min(count[i], 3)]
+    uniform = taken / total / (vocab - 1)
+    prob[:] = uniform
+    for i in range(len(ids)):
+        if ids[i] != 0:
+            prob[ids[i]] = (count[i] - d[min(count[i], 3)]) / total + uniform
+    prob[BOS] = 1.0
+
+
+@njit(cache=True, nogil=True)
+def normalize(hi, lo, count, pruned, bits, d, low_hi, low_lo, backoff, share, weight):
+    """Discounted shares and back-offs of n-grams in the order of contexts, whole contexts at once.
+
+    hi, lo: context keys; low_hi, low_lo: keys of the order below (empty: its entries are the words
+    themselves); backoff: float64 of the order below, filled in; share, weight: float64[n], filled
+    in. Returns whether all contexts are there.
+    """
+    width = np.uint64(bits)
+    i, n, p = 0, len(hi), np.int64(0)
+    while i < n:
+        chi, clo = shift_right(hi[i], lo[i], width)
+        total = taken = 0.0
+        stop = i
+        while stop < n:
+            xhi, xlo = shift_right(hi[stop], lo[stop], width)
+            if xhi != chi or xlo != clo:
+                break
+            c = count[stop]
+            total += c
+            taken += c if pruned[stop] else d[min(c, 3)]
+            stop += 1
+        if len(low_hi) == 0:
+            p = np.int64(clo)
+        else:
+            while p < len(low_hi) and (low_hi[p] != chi or low_lo[p] != clo):
+                p += 1
+            if p == len(low_hi):
+                return False
+        backoff[p] = taken / total
+        for k in range(i, stop):
+            share[k] = 0.0 if pruned[k] else (count[k] - d[min(count[k], 3)]) / total
+            weight[k] = taken / total
+        i = stop
+    return True
+
+
+@njit(cache=True, nogil=True)
+def interpolate(hi, lo, bits, share, weight, low_hi, low_lo, low_prob, prob):
+    """prob: float64[n] = share + weight * the probability without the first word."""
+    width = np.uint64(bits)
+    p = np.int64(0)
+    for i in range(len(hi)):
+        shi, slo = shift_right(hi[i], lo[i], width)
+        if len(low_hi) == 0:
+            p = np.int64(slo)
+        else:
+            while low_hi[p] != shi or low_lo[p] != slo:
+                p += 1
+        prob[i] = share[i] + weight[i] * low_prob[p]
+
+
+def _table(d: Discounts) -> np.ndarray:
+    return np.array([0.0, *d])
+
+
+_KINDS = {"count": "i8", "pruned": "u1", "at": "i8"}
+
+
+def _by_context(folder: Path, order: Order, bits: int, rows: int) -> list[np.ndarray]:
+    """The order's n-grams sorted by context: hi, lo, count, pruned, at (where they stand)."""
+    sorter = Sorter(folder, f"context{order.n}", order.n * bits, rows, _KINDS)
+    for a in range(0, len(order.hi), rows):
+        z = min(a + rows, len(order.hi))
+        keys = context_keys(order.hi[a:z], order.lo[a:z], order.n, bits)
+        sorter.add(*keys, order.count[a:z], order.pruned[a:z], np.arange(a, z))
+    names = {"hi": "u8", "lo": "u8", **_KINDS}
+    columns = [Column(folder / f"context{order.n}.{c}", d) for c, d in names.items()]
+    for chunk in sorter.sorted():
+        for column, values in zip(columns, chunk, strict=True):
+            column.append(values)
+    sorter.remove()
+    arrays = [c.array() for c in columns]
+    for column in columns:
+        column.remove()
+    return arrays
+
+
+def _in_suffix_order(
+    folder: Path, at: np.ndarray, values: tuple[np.ndarray, ...], rows: int
+) -> list[np.ndarray]:
+    """The values back where their n-grams stand."""
+    bits = max(1, len(at).bit_length())
+    sorter = Sorter(folder, "back", bits, rows, {"share": "f8", "weight": "f8"})
+    for a in range(0, len(at), rows):
+        z = min(a + rows, len(at))
+        key = at[a:z].astype(np.uint64)
+        sorter.add(np.zeros(z - a, np.uint64), key, *(v[a:z] for v in values))
+    columns = [Column(folder / f"back.{c}", "f8") for c in ("share", "weight")]
+    for _, _, *chunk in sorter.sorted():
+        for column, part in zip(columns, chunk, strict=True):
+            column.append(part)
+    sorter.remove()
+    arrays = [c.array() for c in columns]
+    for column in columns:
+        column.remove()
+    return arrays
+
+
+def estimate(
+    folder: Path, orders: Sequence[Order], vocab: int, bits: int, fallback: bool, rows: int
+) -> tuple[list[Estimate], list[Discounts]]:
+    """Probabilities and back-offs of all orders, and the discounts they were made with.
+
+    rows: n-grams that are sorted in memory at once. RunFailed where there are no discounts.
+    """
+    used = [discounts(counts_of_counts(o.count).tolist(), o.n, fallback) for o in orders]
+    prob, first = np.empty(vocab), orders[0]
+    unigrams(first.lo, first.count, vocab, _table(used[0]), prob)
+    none = np.empty(0, np.uint64)
+    done = [Estimate(first, prob, np.ones(vocab))]
+    for order, d in zip(orders[1:], used[1:], strict=True):
+        below = done[-1]
+        low_hi, low_lo = (none, none) if order.n == 2 else (below.order.hi, below.order.lo)
+        hi, lo, count, pruned, at = _by_context(folder, order, bits, rows)
+        n = len(hi)
+        share = mapped(folder / "share", n, "f8")
+        weight = mapped(folder / "weight", n, "f8")
+        (folder / "share").unlink(missing_ok=True)
+        (folder / "weight").unlink(missing_ok=True)
+        complete = normalize(
+            hi, lo, count, pruned, bits, _table(d), low_hi, low_lo, below.backoff, share, weight
+        )
+        assert complete, "a context without its own n-gram"
+        share, weight = _in_suffix_order(folder, at, (share, weight), rows)
+        prob = mapped(folder / f"order{order.n}.prob", n, "f8")
+        interpolate(order.hi, order.lo, bits, share, weight, low_hi, low_lo, below.prob, prob)
+        backoff = mapped(folder / f"order{order.n}.backoff", n, "f8")
+        for a in range(0, n, CHUNK):
+            backoff[a : a + CHUNK] = 1.0
+        done.append(Estimate(order, prob, backoff))
+    return done, used
+
+
+_ROW_BYTES = 128  # of memory for an n-gram that is being sorted, its copies included
+_BATCH = 1 << 16
+Texts = Callable[[], Iterable[pa.LargeStringArray]]
+
+
+@dataclass(frozen=True)
+class Smoothing:
+    """How a model is estimated. prune: for each order the largest count that is left out; the last
+    one holds for all higher orders. min_count: times a word must come to be a word."""
+
+    order: int = 5
+    prune: tuple[int, ...] = (0,)
+    min_count: int = 1
+    fallback: bool = False
+    memory_mib: int = 1024
+
+    def pruned(self) -> list[int]:
+        """One entry an order; UsageError where a longer n-gram could stay without its parts."""
+        limits = [*self.prune, *[self.prune[-1]] * (self.order - len(self.prune))]
+        if len(self.prune) > self.order or limits[0] != 0 or limits != sorted(limits):
+            raise UsageError(
+                "prune: numbers that begin with 0 and do not fall, one an order, as 0,0,1"
+            )
+        return limits
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """A corpus as numbers on disk: ids: uint32[words], ends: int64[sentences]."""
+
+    ids: np.ndarray
+    ends: np.ndarray
+    words: Vocabulary
+
+
+def number_words(texts: Texts, folder: Path, variant: Variant, unit: Unit, least: int) -> Numbered:
+    """Words by frequency; those that come less than `least` times are <unk>."""
+    growing = Growing()
+    ids, ends = _written(folder, (of_words(t, variant, unit, growing.add) for t in texts()))
+    words, new = growing.settled(least)
+    return Numbered(_renumbered(ids, new), ends, words)
+
+
+def number_pieces(texts: Texts, folder: Path, variant: Variant, pieces: bytes) -> Numbered:
+    """Pieces in the order of the SentencePiece model, then what it has no piece for."""
+    processor = load_pieces(pieces, "--pieces")
+    growing = Growing()
+    word_ids = piece_ids(growing.add, processor)
+    first = growing.words - len(SPECIAL)
+    sentences = (of_pieces(t, variant, processor, word_ids, growing.add) for t in texts())
+    ids, ends = _written(folder, sentences)
+    words, new = growing.settled(1, first)
+    return Numbered(_renumbered(ids, new), ends, words)
+
+
+def _renumbered(ids: np.ndarray, new: np.ndarray) -> np.ndarray:
+    for a in range(0, len(ids), 1 << 20):
+        ids[a : a + (1 << 20)] = new[ids[a : a + (1 << 20)]]
+    return ids
+
+
+def _written(folder: Path, batches: Iterator[Sentences]) -> tuple[np.ndarray, np.ndarray]:
+    ids, ends = Column(folder / "ids", "u4"), Column(folder / "ends", "i8")
+    for batch in batches:
+        ends.append(batch.ends + ids.rows)
+        ids.append(batch.ids)
+    arrays = ids.array(), ends.array()
+    ids.remove()
+    ends.remove()
+    if len(arrays[1]) == 0:
+        raise RunFailed("there is no word in the input to train on")
+    return arrays
+
+
+def count_ngrams(
+    corpus: Numbered, folder: Path, order: int, bits: int, rows: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(hi, lo: uint64[n], count: int64[n]) of all N-grams in suffix order."""
+    sorter = Sorter(folder, "ngrams", order * bits, rows, {"count": "i8"})
+    ends, s = corpus.ends, 0
+    begin = 0
+    while s < len(ends):
+        stop = int(np.searchsorted(ends, begin + rows, "right"))
+        stop = min(max(stop, s + 1), s + rows, len(ends))
+        part = np.asarray(corpus.ids[begin : ends[stop - 1]])
+        hi, lo = ngram_keys(part, np.asarray(ends[s:stop]) - begin, order, bits)
+        for a in range(0, len(hi), rows):
+            rows_of_part = _counted(hi[a : a + rows], lo[a : a + rows], order * bits)
+            sorter.add(*rows_of_part)
+        begin, s = int(ends[stop - 1]), stop
+    kinds = {"hi": "u8", "lo": "u8", "n": "i8"}
+    columns = [Column(folder / f"ngrams.{c}", d) for c, d in kinds.items()]
+    held: list[np.ndarray] = []
+    for chunk in sorter.sorted():
+        if held:
+            chunk = tuple(np.concatenate(pair) for pair in zip(held, chunk, strict=True))
+        merged = _merged(*chunk)
+        held = [m[-1:] for m in merged]  # the next chunk may begin with the same n-gram
+        for column, values in zip(columns, merged, strict=True):
+            column.append(values[:-1])
+    for column, values in zip(columns, held, strict=True):
+        column.append(values)
+    sorter.remove()
+    hi, lo, count = (c.array() for c in columns)
+    for column in columns:
+        column.remove()
+    return hi, lo, count
+
+
+def _counted(hi: np.ndarray, lo: np.ndarray, bits: int) -> tuple[np.ndarray, ...]:
+    from curate.scoring.perplexity.table import sort_order
+
+    order = sort_order(hi, lo, bits)
+    return _merged(hi[order], lo[order], np.ones(len(order), np.int64))
+
+
+def _merged(hi: np.ndarray, lo: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Sorted rows, equal keys as one with the sum of their counts."""
+    new = np.empty(len(hi), np.bool_)
+    new[0] = True
+    new[1:] = (hi[1:] != hi[:-1]) | (lo[1:] != lo[:-1])
+    at = np.flatnonzero(new)
+    return hi[at], lo[at], np.add.reduceat(count, at)
+
+
+def train(
+    texts: Texts,
+    out: Path,
+    name: str,
+    how: Smoothing,
+    variant: Variant,
+    unit: Unit,
+    pieces: bytes = b"",
+) -> dict[str, Any]:
+    """Trains on the texts and writes out/name; returns facts of the model.
+
+    texts: gives the corpus anew each time, in batches. pieces: a SentencePiece model's file, where
+    the unit is `pieces`. UsageError for settings, RunFailed where there is too little text.
+    """
+    prune = how.pruned()
+    work = out / ".work"
+    remove(work, inside=out)
+    work.mkdir(parents=True)
+    try:
+        if unit == "pieces":
+            corpus = number_pieces(texts, work, variant, pieces)
+        else:
+            corpus = number_words(texts, work, variant, unit, how.min_count)
+        vocab = len(corpus.words)
+        bits = max(2, (vocab - 1).bit_length())
+        if how.order * bits > BITS:
+            most = 1 << BITS // how.order
+            raise UsageError(
+                f"{vocab:,} words are too many for order {how.order} (at most {most:,}): raise"
+                " --min-count, or train on pieces (--vocab 32000)"
+            )
+        rows = max(1 << 10, how.memory_mib * (1 << 20) // _ROW_BYTES)
+        ngrams = count_ngrams(corpus, work, how.order, bits, rows)
+        orders = adjusted(work, *ngrams, how.order, bits, prune)
+        estimates, used = estimate(work, orders, vocab, bits, how.fallback, rows)
+        facts = {
+            "order": how.order,
+            "sentences": len(corpus.ends),
+            "tokens": len(corpus.ids),
+            "vocabulary": vocab,
+            "pruned": [int(o.pruned.sum()) for o in orders],
+            "discounts": [[round(x, 9) for x in d] for d in used],
+        }
+        model = _tabled(estimates, corpus.words, bits, work, variant, unit, pieces, facts)
+        write_model(out / name, model)
+    finally:
+        remove(work, inside=out)
+    return {**facts, "counts": list(model.counts), "bytes": (out / name).stat().st_size}
+
+
+def _log10(values: np.ndarray) -> np.ndarray:
+    """float32; 0 becomes -99, as in ARPA files."""
+    with np.errstate(divide="ignore"):
+        return np.maximum(np.log10(values), -99.0).astype(np.float32)
+
+
+def _tabled(
+    estimates: list[Estimate],
+    words: Vocabulary,
+    bits: int,
+    folder: Path,
+    variant: Variant,
+    unit: Unit,
+    pieces: bytes,
+    facts: dict[str, Any],
+) -> ModelData:
+    first = estimates[0]
+    counts = [len(words), *(int((e.order.pruned == 0).sum()) for e in estimates[1:])]
+
+    def level(e: Estimate) -> Iterator[Rows]:
+        for a in range(0, len(e.order.hi), _BATCH):
+            part = slice(a, a + _BATCH)
+            stays = e.order.pruned[part] == 0
+            hi, lo = e.order.hi[part][stays], e.order.lo[part][stays]
+            grams = words_of(hi, lo, e.order.n, bits)
+            yield grams, _log10(e.prob[part][stays]), _log10(e.backoff[part][stays])
+
+    firsts, entries = tables(
+        counts, (level(e) for e in estimates[1:]), lambda n: mapped(folder / "entries", n, "u8")
+    )
+    return ModelData(
+        tuple(counts), variant, unit, words, _log10(first.prob), _log10(first.backoff), firsts,
+        entries, pieces, {k: facts[k] for k in ("sentences", "tokens", "discounts", "pruned")},
+    )  # fmt: skip

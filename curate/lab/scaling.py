@@ -1,0 +1,340 @@
+"""Scaling laws: sweeps, fits to them and their page, plans for a budget."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from curate.inspect.results import Computed, check_folder
+from curate.lab.compare.models import model_changes, runs_progress
+from llmcurate.base.disk.files import write_text
+from llmcurate.base.disk.process import cores
+from llmcurate.base.disk.units import counted, format_duration, format_scaled, parse_count
+from llmcurate.base.errors import UsageError
+from llmcurate.base.pages import html
+from llmcurate.base.terminal import echo, echo_json, say, table
+
+if TYPE_CHECKING:
+    from curate.api.model_settings import ScalingFit, ScalingPlan, ScalingRun
+    from train.evaluate.compare import Budget
+    from train.lab.scaling.fit import Curve, Measured
+
+SWEEP = "sweep.json"
+AHEAD = (1, 10, 100)  # times the largest budget of the points, that a fit is shown at
+FITTED = ("approach", "exponent of N", "drawn", *(f"N at {times} x" for times in AHEAD))
+# Scored once, at the end; checkpoints are for a sweep that is stopped.
+SETTINGS = {
+    "log_every": 1,
+    "keep_checkpoints": 1,
+    "keep_best": False,
+    "checkpoint_every": 200,
+    "eval_every": 1_000_000_000,
+    "eval_tokens": 65_536,
+}
+
+
+def run_sweep(
+    shards: Path, out: Path, chosen: ScalingRun, sets: list[str], as_json: bool, quiet: bool
+) -> None:
+    """Trains the sweep into OUT, prints its table and writes OUT/sweep.json. Raises
+    LlmcurateError."""
+    check_folder(out)
+    from llmcurate.base.settings import from_dict, unflat
+    from train.config import TrainConfig
+    from train.lab.scaling.sweep import ladder, parts_of, sweep
+
+    settings = SETTINGS | chosen.model_dump(include={"seed", "rows", "context", "lr", "device"})
+    common = model_changes(sets, settings)
+    budgets = _budgets(chosen)
+    distinct = chosen.unique_tokens
+    unique = [int(each) for each in _amounts("unique-tokens", distinct)] if distinct else []
+    variants = ladder(chosen.sizes, changes=common)
+    total = chosen.seeds * len(variants) * len(parts_of(budgets, unique))
+    with runs_progress("training a sweep", total, quiet) as hooks:
+        figures = sweep(
+            shards,
+            out,
+            variants,
+            budgets=budgets,
+            train=from_dict(TrainConfig, unflat(settings), "pretrain"),
+            unique_tokens=unique,
+            seeds=chosen.seeds,
+            on_run=hooks[0],
+            on_progress=hooks[1],
+        )
+    figures["cores"] = cores()
+    write_text(out / SWEEP, json.dumps(figures, indent=1) + "\n")
+    if as_json:
+        echo_json(figures)
+        return
+    echo("\n".join(sweep_lines(figures)))
+    say(f"wrote {out / SWEEP}; `llmcurate scaling fit {out}` fits laws to it", quiet)
+
+
+def _budgets(chosen: ScalingRun) -> list[Budget]:
+    """Those of --flops or of --tokens, each once."""
+    from train.evaluate.compare import Budget
+
+    kind, text = ("flops", chosen.flops) if chosen.flops else ("tokens", chosen.tokens)
+    if not text or (chosen.flops and chosen.tokens):
+        raise UsageError("give --flops or --tokens, one of the two")
+    amounts = _amounts(kind, text)
+    if kind == "flops":
+        return [Budget(flops=amount) for amount in amounts]
+    return [Budget(tokens=int(amount)) for amount in amounts]
+
+
+def _amounts(option: str, text: str) -> list[float]:
+    """The numbers of an option, each once, the least first."""
+    try:
+        amounts = sorted({parse_count(amount) for amount in text.split(",")})
+    except ValueError:
+        amounts = [0.0]
+    if not 1 <= amounts[0] <= amounts[-1] < math.inf:
+        raise UsageError(f"--{option} {text}: give numbers with commas between them, as 1e11,1e12")
+    return amounts
+
+
+def sweep_lines(figures: dict[str, Any]) -> list[str]:
+    """The runs of a sweep as a table, and what they took."""
+    points = figures["points"]
+    head = (
+        *("size", "parameters", "without embeddings", "tokens", "epochs", "FLOPs"),
+        *("6ND / FLOPs", "seed", "held-out loss", "seconds"),
+    )
+    rows = [
+        (
+            point["name"],
+            f"{point['parameters']:,}",
+            f"{point['non_embedding']:,}",
+            format_scaled(point["tokens"]),
+            f"{point['epochs']:.3g}",
+            f"{point['flops']:.2e}",
+            f"{6 * point['parameters'] * point['tokens'] / point['flops']:.2f}",
+            str(point["seed"]),
+            f"{point['loss']:.4f}",
+            f"{point['seconds']:.0f}",
+        )
+        for point in points
+    ]
+    total = sum(point["flops"] for point in points)
+    cpu = figures["device"] == "cpu"
+    machine = counted(figures["cores"], "CPU core") if cpu else figures["device"]
+    cost = (
+        f"{counted(len(points), 'run')}, {total:.2e} FLOPs, {format_duration(figures['seconds'])}"
+    )
+    return [*table(head, rows), "", f"{cost} of training on {machine}"]
+
+
+def fit_points(path: Path, out: Path | None, chosen: ScalingFit, as_json: bool) -> None:
+    """Prints the fits, and writes scaling.json and scaling.html. Raises LlmcurateError."""
+    from train.lab.scaling.fit import fit, read
+
+    measured = read(path)
+    out = out or (path if path.is_dir() else None)
+    check_folder(out)
+    figures = {"source": str(path), **fit(measured, seed=chosen.seed, resamples=chosen.resamples)}
+    LawFits(figures, measured).show(out, as_json)
+
+
+def _amount(number: float) -> str:
+    return format_scaled(number).replace("G", "B").strip()
+
+
+def _with_limits(value: float, ends: Sequence[float] | None, show: Callable[[float], str]) -> str:
+    """`0.51 (0.44 to 0.60)`."""
+    return show(value) + (f" ({show(ends[0])} to {show(ends[1])})" if ends else "")
+
+
+Series = tuple[str, list[Any], list[Any]]  # name, dots, line
+
+
+@dataclass(frozen=True)
+class LawFits(Computed):
+    """figures: of `train.lab.scaling.fit`; measured: what they are fitted to."""
+
+    NAME = "scaling"
+    measured: Measured
+
+    def rows(self) -> list[list[str]]:
+        """A row an approach: the exponent, and the best N at the largest budget and beyond."""
+        from train.lab.scaling.fit import interval
+        from train.lab.scaling.laws import Power
+
+        rows = []
+        fits = {**self.figures["approaches"], "Kaplan's law": self.figures["kaplan"]}
+        for name, own in fits.items():
+            if "reason" in own:
+                rows.append([name, f"none: {own['reason']}", *("" for _ in FITTED[2:])])
+                continue
+            best = Power(own["log_factor"], own["exponent"])
+            row = [name, _with_limits(own["exponent"], own["interval"], "{:.3f}".format)]
+            row.append(f"{len(own['resamples'])} of {self.figures['resamples']}")
+            for flops in (times * self.figures["flops"][1] for times in AHEAD):
+                row.append(_with_limits(best.optimum(flops)[0], interval(own, flops), _amount))
+            rows.append(row)
+        return rows
+
+    def laws(self) -> list[list[str]]:
+        """The constants of the laws, one a row, with their intervals."""
+        laws = {
+            "Chinchilla's": self.figures["approaches"]["3: parametric"],
+            "Kaplan's": self.figures["kaplan"],
+        }
+        rows = [
+            [law, name, _with_limits(value, own["intervals"][name], "{:.4g}".format)]
+            for law, own in laws.items()
+            for name, value in own.get("law", {}).items()
+        ]
+        repeats = self.figures["repeats"]
+        for name, title in (("tokens", "R_D*"), ("parameters", "R_N*")) if repeats else ():
+            ends = repeats["intervals"].get(name)
+            rows.append(
+                [
+                    "repetition",
+                    title,
+                    _with_limits(repeats[name], ends, "{:.4g}".format)
+                    if ends
+                    else f"{repeats[name]:.4g}, as published",
+                ]
+            )
+        return rows + [
+            [law, "", f"{what} is at the limit of the fit: the points do not determine it"]
+            for law, own, what in (
+                *((law, own, "an exponent") for law, own in laws.items()),
+                ("repetition", repeats or {}, "an R*"),
+            )
+            if own.get("at_limit")
+        ]
+
+    def about(self) -> str:
+        """What the fits are made from."""
+        low, high = self.figures["flops"]
+        resamples = counted(self.figures["resamples"], "resample")
+        return (
+            f"{counted(self.figures['points'], 'point')} of {low:.2e} to {high:.2e} FLOPs; in"
+            f" brackets the 95 % of {resamples}, seed {self.figures['seed']}"
+        )
+
+    def text(self) -> str:
+        lines = [self.about(), "", *table(FITTED, self.rows())]
+        lines.append(f"x: times {self.figures['flops'][1]:.2e} FLOPs, the most of a point")
+        constants = table(("law", "constant", ""), self.laws(), left=(0, 1, 2))
+        return "\n".join([*lines, "", *constants])
+
+    def page(self) -> str:
+        approaches = self.figures["approaches"]
+        return html.render(
+            "evaluate/scaling.html",
+            figures=self.figures,
+            about=self.about(),
+            head=FITTED,
+            rows=self.rows(),
+            laws=self.laws(),
+            parabolas=self._parabolas(),
+            curves=_curves(self.measured.curves),
+            lowest=approaches["1: envelope"]["lowest"],
+            predicted=approaches["3: parametric"].get("predicted", []),
+            best=self._best(),
+            sweep=sweep_lines(self.measured.about)[-1] if "cores" in self.measured.about else "",
+        )
+
+    def _parabolas(self) -> list[Series]:
+        """The chart of budgets: the runs of each as dots, and the parabola through them."""
+        drawn: list[Series] = []
+        for parabola in self.figures["approaches"]["2: IsoFLOP"]["parabolas"]:
+            low, high = min(parabola["sizes"]), max(parabola["sizes"])
+            a, b, c = parabola["curve"]
+            sizes = [low * (high / low) ** (nth / 40) for nth in range(41)]
+            line = [(size, (a * math.log(size) + b) * math.log(size) + c) for size in sizes]
+            dots = list(zip(parabola["sizes"], parabola["losses"], strict=True))
+            drawn.append((f"{parabola['flops']:.2e} FLOPs", dots, line))
+        return drawn
+
+    def _best(self) -> list[Series]:
+        """The best size by budget, a line an approach, and the minima of parabolas as dots."""
+        from train.lab.scaling.laws import Power, rule_of_twenty
+
+        low, high = self.figures["flops"][0], self.figures["flops"][1] * AHEAD[-1]
+        budgets = [low * (high / low) ** (nth / 40) for nth in range(41)]
+        series = []
+        for name, own in self.figures["approaches"].items():
+            inside = [each for each in own.get("parabolas", ()) if each["parameters"] is not None]
+            dots = [(each["flops"], each["parameters"]) for each in inside]
+            if "reason" not in own:
+                best = Power(own["log_factor"], own["exponent"])
+                line = [(flops, best.optimum(flops)[0]) for flops in budgets]
+                series.append((f"approach {name}", dots, line))
+        rule = [(flops, rule_of_twenty(flops)[0]) for flops in budgets]
+        return [*series, ("20 tokens a parameter", [], rule)]
+
+
+def _curves(curves: Sequence[Curve]) -> list[Series]:
+    """A line a size: of its runs the one that costs most, from its second tenth on, so that where
+    losses fall from does not hide where they end.
+    """
+    longest = {curve.parameters: curve for curve in sorted(curves, key=lambda c: c.flops[-1])}
+    series: list[Series] = []
+    for size, curve in sorted(longest.items()):
+        points = list(zip(curve.flops, curve.loss, strict=True))
+        if len(points) > 1:
+            series.append((f"{size:,.0f} parameters", [], points[len(points) // 10 :]))
+    return series
+
+
+def plan_budget(chosen: ScalingPlan, as_json: bool) -> None:
+    """Prints the plan. Raises LlmcurateError."""
+    from train.lab.scaling.plan import plan
+
+    fitted = None
+    if chosen.fit is not None:
+        path = chosen.fit / "scaling.json" if chosen.fit.is_dir() else chosen.fit
+        try:
+            fitted = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise UsageError(f"{path}: cannot be read ({reason})") from None
+    figures = plan(
+        chosen.flops,
+        gpu=chosen.gpu,
+        mfu=chosen.mfu,
+        unique=chosen.unique_tokens,
+        fitted=fitted,
+    )
+    echo_json(figures) if as_json else echo("\n".join(plan_lines(figures)))
+
+
+def plan_lines(figures: dict[str, Any]) -> list[str]:
+    """The plan for a terminal."""
+    unique, hours = figures["unique_tokens"], figures["hours"]
+    time = f"{hours:,.1f} h" if hours >= 1 else format_duration(3600 * hours)
+    lines = [
+        f"{figures['flops']:.2e} FLOPs: {time} of one {figures['gpu']} at"
+        f" {100 * figures['mfu']:.0f} % of its {_amount(figures['peak'])}FLOP/s in bfloat16;"
+        " by C = 6ND, attention left out"
+    ]
+    if unique:
+        lines.append(
+            f"{_amount(unique)} distinct tokens; *: solved with the worth of repeated text"
+        )
+    head = ["by", "parameters", "tokens", "tokens a parameter", "loss"]
+    rows = [
+        [
+            row["by"] + (" *" if row["bound"] else ""),
+            _with_limits(row["parameters"], row["interval"], _amount),
+            _amount(row["tokens"]),
+            f"{row['tokens_a_parameter']:.1f}",
+            "" if row["loss"] is None else f"{row['loss']:.3f}",
+            *([f"{row['epochs']:.1f}"] if unique else ()),
+        ]
+        for row in figures["rows"]
+    ]
+    lines += ["", *table([*head, *(["epochs"] if unique else ())], rows)]
+    if figures["measured_to"]:
+        times = figures["flops"] / figures["measured_to"]
+        lines.append(f"the fit is to points of at most {1 / times:.2g} of these FLOPs")
+    return lines + figures["warnings"]

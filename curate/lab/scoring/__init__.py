@@ -1,0 +1,1 @@
+"""Models that score texts by other tools' weights."""

@@ -1,0 +1,313 @@
+"""A finished run as `verify` reads it: its steps, a sample of its documents, and their texts.
+
+Everything is drawn by a hash of a seed and an id, so that a run gives the same sample on any
+machine. Documents are drawn from a few partitions, because their pages are read again from the
+input: time and memory depend on the sample, not on the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import xxhash
+
+from curate.corpus.decisions import Decision
+from curate.corpus.manifests import changed_ids, read_kept
+from curate.documents.documents import NUMBER
+from curate.documents.edits import edited, edits_of
+from curate.extract.extraction import Extract
+from curate.formats.compression import path_of
+from curate.formats.inputs import InputPlan
+from curate.formats.read_settings import ReadSettings
+from curate.formats.reading import PartitionReader
+from curate.lab.verify.tally import NotChecked, NotInRun
+from curate.run.homes import corpus_of
+from curate.run.ledger import RUN
+from curate.run.messages import Specification
+from curate.run.records import read_record
+from curate.steps.contracts import Settings
+from llmcurate.base.disk.files import inside
+from llmcurate.base.errors import LlmcurateError, UsageError
+
+PARTS = 8  # partitions that documents are drawn from
+ROWS = 1_000
+S = TypeVar("S", bound=Settings)
+
+
+def draw(seed: int, name: object) -> int:
+    """The place of an item in the order that samples are the beginning of."""
+    return xxhash.xxh3_64_intdigest(f"verify\0{name}".encode("utf-8", "replace"), seed)
+
+
+def first(seed: int, names: Iterable[Any], count: int) -> list[Any]:
+    """A sample: the items with the least hashes."""
+    return sorted(names, key=lambda name: (draw(seed, name), str(name)))[:count]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A document as the run's reader gives it. text: as the first step behind `extract` gets it,
+    null where there is none; own: the id in the input; refused: the reader's reason, if any."""
+
+    own: str | None
+    url: str | None
+    payload: bytes | None
+    mime: str | None
+    charset: str | None
+    ready: str | None
+    text: str | None
+    refused: str | None
+
+
+@dataclass(frozen=True)
+class Document:
+    """A sampled document. row: all its columns as OUT has them."""
+
+    id: str
+    part: int
+    kept: bool
+    row: dict[str, Any]
+
+    @property
+    def text(self) -> bytes:
+        """The text as OUT has it."""
+        return (self.row["text"] or "").encode()
+
+    def edited(self, text: bytes, steps: set[str] | None = None) -> bytes:
+        """The text after the edits of the document: of these steps, or of all."""
+        for step, of_step in groupby(edits_of(self.row), key=lambda edit: edit.step):
+            if steps is not None and step not in steps:
+                break
+            text = edited(text, of_step)
+        return text
+
+
+class FinishedRun:
+    """A run's folder; UsageError where it is none. documents: how many a sample has."""
+
+    def __init__(self, out: Path, documents: int, seed: int) -> None:
+        self.out, self.documents, self.seed = out, documents, seed
+        corpus = corpus_of(out)
+        if corpus.is_home:
+            raise UsageError(f"{out} is the home of a refresh: name the folder of one run")
+        self.home = out if (out / "run.json").is_file() else out / RUN
+        try:
+            self.record = read_record(self.home)
+            from curate.steps.recipe import load
+
+            self.steps: tuple[Settings, ...] = load(str(self.home / "recipe.yaml")).steps
+        except FileNotFoundError:
+            raise UsageError(f"{out} holds no finished run: name the OUT of one") from None
+        self.kept = {_number(path): path for path in corpus.kept}
+        self.gone = {_number(path): path for path in corpus.gone}
+        self.order = [step.label for step in self.steps]
+
+    def of(self, kind: type[S]) -> list[S]:
+        """The recipe's steps of a kind."""
+        return [step for step in self.steps if isinstance(step, kind)]
+
+    def need(self, kind: type[S]) -> list[S]:
+        """The same; NotInRun where there is none."""
+        if steps := self.of(kind):
+            return steps
+        raise NotInRun(f"the run has no step `{kind.name}`")
+
+    def before(self, label: str) -> set[str]:
+        """The labels of the steps before one."""
+        return set(self.order[: self.order.index(label)])
+
+    @cached_property
+    def parts(self) -> list[int]:
+        """The partitions that documents are drawn from."""
+        return sorted(first(self.seed, sorted({*self.kept, *self.gone}), PARTS))
+
+    @cached_property
+    def sample(self) -> list[Document]:
+        """Documents of these partitions, kept and rejected, by partition."""
+        places = [
+            (name, part, kept)
+            for part in self.parts
+            for kept, files in ((True, self.kept), (False, self.gone))
+            if part in files
+            for name in pq.read_table(files[part], columns=["id"])["id"].to_pylist()
+        ]
+        places.sort(key=lambda place: (draw(self.seed, place[0]), place[0]))
+        chosen = sorted(places[: self.documents], key=lambda place: place[1:])
+        sampled = []
+        for (part, kept), group in groupby(chosen, key=lambda place: place[1:]):
+            names = [name for name, _, _ in group]
+            path = (self.kept if kept else self.gone)[part]
+            rows = pq.read_table(path, filters=[("id", "in", names)]).to_pylist()
+            sampled += [Document(row["id"], part, kept, row) for row in rows]
+        return sampled
+
+    def drawn_decisions(self, method: str, count: int) -> list[Decision]:
+        """Rows by one method that name a partner, drawn from a few row groups of decisions."""
+        path = self.out / "decisions.parquet"
+        if not path.exists():
+            return []
+        rows: list[Decision] = []
+        groups = 0
+        with pq.ParquetFile(path) as file:
+            for group in first(self.seed, range(file.num_row_groups), file.num_row_groups):
+                table = file.read_row_group(group)
+                chosen = table.filter(
+                    pc.and_(pc.equal(table["method"], method), table["partner_id"].is_valid())
+                )
+                names = set(first(self.seed, set(chosen["id"].to_pylist()), count))
+                rows += [row for row in Decision.rows(chosen) if row.id in names]
+                groups += bool(names)
+                if groups == PARTS:
+                    break
+        names = set(first(self.seed, {row.id for row in rows}, count))
+        return [row for row in rows if row.id in names]
+
+    def decisions_on(self, method: str, names: Iterable[str]) -> list[Decision]:
+        """The rows of OUT/decisions.parquet by one method on these documents."""
+        path = self.out / "decisions.parquet"
+        sorted_ids = sorted(names)
+        if not path.exists() or not sorted_ids:
+            return []
+        filters = [("method", "=", method), ("id", "in", sorted_ids)]
+        return Decision.rows(pq.read_table(path, filters=filters))
+
+    # The input.
+
+    @cached_property
+    def plan(self) -> tuple[InputPlan, ReadSettings]:
+        """What was read and how; NotChecked where the first stage is gone."""
+        folder = self.stage(0)
+        try:
+            spec = Specification.in_folder(folder)
+        except FileNotFoundError:
+            gone = "the first stage in OUT/stages is gone: run the recipe again"
+            raise NotChecked(gone) from None
+        return spec.inputs(folder), spec.read
+
+    def stage(self, number: int) -> Path:
+        """The folder of a stage."""
+        try:
+            name = self.record["stages"][number]["folder"]
+            return inside(self.out / "stages", name, self.home / "run.json")
+        except IndexError:
+            raise NotInRun("the run has no stages of documents") from None
+
+    def unchanged(self, part: int) -> None:
+        """NotChecked where a file of a partition is gone, remote, or another than the run read."""
+        plan, _ = self.plan
+        for number in {piece.file for piece in plan.partitions[part]}:
+            file = plan.files[number]
+            if "://" in file.path or not Path(path_of(file.path)).is_file():
+                raise NotChecked(f"the input {file.path} is not on this machine")
+            if file.state not in ("", file.now()[0]):
+                raise NotChecked(f"the input {file.path} has changed since the run")
+
+    @cached_property
+    def sources(self) -> dict[str, Source]:
+        """The sampled documents as the reader gives them, by id. NotChecked as of `unchanged`."""
+        sources: dict[str, Source] = {}
+        for part in self.parts:
+            ids = {doc.id for doc in self.sample if doc.part == part}
+            if ids:
+                self.unchanged(part)
+                sources.update(self._read(part, ids))
+        return sources
+
+    def _read(self, part: int, asked_ids: set[str]) -> Iterator[tuple[str, Source]]:
+        plan, settings = self.plan
+        settled = self.stage(0) / "ids.parquet"
+        changed = changed_ids(str(settled) if settled.exists() else None, part)
+        steps = self.of(Extract)[:1]
+        for batch in PartitionReader(plan, part, settings):
+            own_ids = dict(zip(*(batch.ids[c].to_pylist() for c in (NUMBER, "own")), strict=True))
+            for docs, refused in ((batch.docs, False), (batch.refused, True)):
+                if docs is None:
+                    continue
+                numbers = docs.table[NUMBER].to_pylist()
+                ids = docs.table["id"].to_pylist()
+                final = [changed.get(n, name) for n, name in zip(numbers, ids, strict=True)]
+                rows = [k for k, name in enumerate(final) if name in asked_ids]
+                if not rows:
+                    continue
+                table = docs.table.take(pa.array(rows))
+                texts = table["text"].to_pylist()
+                if steps and not refused:
+                    extracted = steps[0].apply(type(docs)(table).within(steps[0].label))
+                    texts = extracted.text.to_pylist()
+                for row, text, k in zip(table.to_pylist(), texts, rows, strict=True):
+                    yield (
+                        final[k],
+                        Source(
+                            own_ids[row[NUMBER]], row["url"], row.get("payload"), row.get("mime"),
+                            row.get("charset"), row["text"], None if refused else text,
+                            docs.drops[0].rule if refused else None,
+                        ),
+                    )  # fmt: skip
+
+    def unextracted(self, document: Document) -> bool:
+        """Whether a document is recorded as it was before it had a text: a step before `extract`,
+        or extract itself, dropped it first."""
+        extract = next((step.label for step in self.of(Extract)), None)
+        if document.kept or extract is None or document.row["text"] is not None:
+            return False
+        return document.row["step"] in {"read", extract, *self.before(extract)}
+
+    def text_before(self, document: Document, label: str) -> str | None:
+        """The text that a step received; None where the reader refused the document. ValueError
+        where the recorded edits do not lead from the input to the stored text."""
+        source = self.sources.get(document.id)
+        if source is None:
+            raise ValueError("the input holds no such document")
+        if source.text is None:
+            return None
+        text = source.text.encode("utf-8", "replace")
+        if not self.unextracted(document) and document.edited(text) != document.text:
+            raise ValueError("the recorded edits do not lead from the input to the stored text")
+        return document.edited(text, self.before(label)).decode()
+
+    # Stages.
+
+    def stage_before(self, label: str) -> Path:
+        """The folder of the stage whose documents a corpus step saw."""
+        for number, stage in enumerate(self.record["stages"]):
+            if label in stage["steps"]:
+                return self.stage(number - 1)
+        raise NotChecked(f"run.json names no stage of {label}")
+
+    def stage_texts(self, label: str, part: int, numbers: set[int]) -> dict[int, str]:
+        """The texts that a corpus step saw, by their numbers in a partition."""
+        folder = self.stage_before(label)
+        texts: dict[int, str] = {}
+        try:
+            for table in read_kept(folder, part, ROWS):
+                rows = [k for k, n in enumerate(table[NUMBER].to_pylist()) if n in numbers]
+                values = table["text"].take(pa.array(rows, pa.int64())).to_pylist()
+                own_numbers = table[NUMBER].take(pa.array(rows, pa.int64())).to_pylist()
+                texts.update(zip(own_numbers, (value or "" for value in values), strict=True))
+        except FileNotFoundError:
+            raise NotChecked(f"the stage before {label} is gone: run the recipe again") from None
+        return texts
+
+
+def _number(path: Path) -> int:
+    """The partition of a file of corpus/ or rejected/."""
+    return int(path.stem.rpartition("-")[2])
+
+
+def model_at(path: Any) -> Path:
+    """The file that a step names; NotChecked where it is gone."""
+    try:
+        file = Path(path())
+    except LlmcurateError as error:
+        raise NotChecked(str(error)) from None
+    if not file.is_file():
+        raise NotChecked(f"the model {file} is gone")
+    return file

@@ -1,0 +1,226 @@
+"""pybloom-live decides a Bloom dedup again, from the run's keys in their order.
+
+What a Bloom filter says of a document depends on all documents before it, so that a sample drawn
+from anywhere could not be decided. The first documents of the run are, up to a number of keys.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from curate.corpus.sketches import Sketches, SketchFile, sketch_batches
+from curate.dedup.bloom.seen_before import DedupBloom
+from curate.lab.verify.finished_run import Decision, FinishedRun
+from curate.lab.verify.sketches import index_of, own_files
+from curate.lab.verify.tally import NotChecked, Tally, need
+
+MOST_KEYS = 300_000  # pybloom-live does some 400,000 a second
+RATE = 1e-6  # of pybloom-live's false positives
+COLUMNS = ["keys", "first", "last", "start", "end"]
+# Deviations, of the number of false positives that the run's filter may have.
+DEVIATIONS = 6.0
+
+
+@dataclass(frozen=True)
+class Document:
+    """The sketch of a document: its keys, how many begin and end in each unit, and the units' first
+    bytes and last."""
+
+    id: str
+    part: int
+    keys: list[int]
+    first: list[int]
+    last: list[int]
+    units: list[tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What happens to a document. spans: of the units that are cut, in bytes."""
+
+    dropped: bool
+    spans: tuple[tuple[int, int], ...]
+
+
+class Reference:
+    """The rules of dedup/bloom/decisions.py over a filter of pybloom-live."""
+
+    def __init__(self, step: DedupBloom, keys: int) -> None:
+        from pybloom_live import BloomFilter
+
+        self.step = step
+        self.filter = BloomFilter(max(1, keys), RATE)
+        self.inserted: set[int] = set()
+        self.false_positives = 0
+
+    def _seen(self, key: int) -> bool:
+        if key not in self.filter:
+            return False
+        if key in self.inserted:
+            return True
+        self.false_positives += 1
+        return True
+
+    def _insert(self, keys: list[int], seen: list[bool]) -> None:
+        for key, is_seen in zip(keys, seen, strict=True):
+            if not is_seen:
+                self.filter.add(key, skip_check=True)
+                self.inserted.add(key)
+
+    def _goes(self, seen: int, keys: int) -> bool:
+        threshold = 0.0 if self.step.mode.startswith("dolma-") else self.step.threshold
+        if not keys:
+            return False
+        share = seen / keys
+        return share >= threshold if self.step.mode == "both" else share > threshold
+
+    def document(self, row: Document) -> Verdict:
+        """The verdict on the next document; what stays of it is inserted."""
+        if self.step.mode == "both":
+            return self._spanning(row)
+        ends = list(accumulate(row.first, initial=0))
+        total, cut = 0, []
+        for unit, (a, z) in enumerate(pairwise(ends)):
+            keys = row.keys[a:z]
+            seen = [self._seen(key) for key in keys]
+            total += sum(seen)
+            if self._goes(sum(seen), len(keys)):
+                cut.append(row.units[unit])
+            else:
+                self._insert(keys, seen)
+        whole = self.step.mode in ("old-both", "document", "dolma-document")
+        if whole and self._goes(total, len(row.keys)):
+            return Verdict(True, ())
+        return Verdict(False, tuple(cut))
+
+    def _spanning(self, row: Document) -> Verdict:
+        keys = row.keys
+        seen = [self._seen(key) for key in keys]
+        begin = [unit for unit, count in enumerate(row.first) for _ in range(count)]
+        end = [unit for unit, count in enumerate(row.last) for _ in range(count)]
+        if self._goes(sum(seen), len(keys)):
+            return Verdict(True, ())
+        gone = set()
+        for unit in range(len(row.units)):
+            inside = [s for s, a, z in zip(seen, begin, end, strict=True) if a == z == unit]
+            if self._goes(sum(inside), len(inside)):
+                gone.add(unit)
+        spared = [
+            is_seen or any(unit in gone for unit in range(a, z + 1))
+            for is_seen, a, z in zip(seen, begin, end, strict=True)
+        ]
+        self._insert(keys, spared)
+        return Verdict(False, tuple(row.units[unit] for unit in sorted(gone)))
+
+
+def check(run: FinishedRun) -> list[Tally]:
+    """One tally for each `dedup_bloom`."""
+    steps = run.need(DedupBloom)
+    need("pybloom_live", "'llmcurate[verify]'")
+    return [_check(run, step) for step in steps]
+
+
+def _check(run: FinishedRun, step: DedupBloom) -> Tally:
+    if step.against:
+        raise NotChecked(f"{step.label}: earlier runs' keys are in its filter alone (against)")
+    tally = Tally("pybloom-live", f"{step.label}: membership")
+    files = own_files(index_of(run, step))
+    rows = list(_first_rows(files))
+    stored = _verdicts(run.decisions_on(step.method, [row.id for row in rows]))
+    reference = Reference(step, sum(len(row.keys) for row in rows))
+    again: dict[str, Verdict] | None = None
+    excess = 0
+    for row in rows:
+        before = reference.false_positives
+        theirs = reference.document(row)
+        ours = stored.get(row.id, Verdict(False, ()))
+        if ours == theirs:
+            tally.agrees()
+            continue
+        if reference.false_positives > before and not ours.dropped:
+            tally.explain("peer_false_positive")
+            continue
+        if again is None:
+            again = _inserted_again(step, files, rows)
+        if ours == again.get(row.id, Verdict(False, ())):
+            tally.explain("false_positive")
+            excess += 1
+        else:
+            tally.differs(
+                row.id, f"the run says {_expectation(ours)}, pybloom-live {_expectation(theirs)}"
+            )
+    expected = step.false_positives * sum(len(row.first) for row in rows)
+    most = expected + DEVIATIONS * max(1.0, expected) ** 0.5
+    if excess > most:
+        tally.differs(
+            step.label,
+            f"{excess} units differ by false positives, at most {most:.0f} are to be expected",
+        )
+    return tally
+
+
+def _first_rows(files: list[SketchFile]) -> Iterator[Document]:
+    """The sketches of the first documents, up to MOST_KEYS keys."""
+    keys = 0
+    for batch in sketch_batches(files, COLUMNS, 100):
+        for row in batch.to_pylist():
+            keys += len(row["keys"])
+            if keys > MOST_KEYS:
+                return
+            units = list(zip(row["start"], row["end"], strict=True))
+            last = row["last"] or row["first"]
+            yield Document(row["id"], row["part"], row["keys"], row["first"], last, units)
+
+
+def _verdicts(decisions: list[Decision]) -> dict[str, Verdict]:
+    """By id, of rows of decisions that drop a document or cut a passage."""
+    dropped: set[str] = set()
+    spans: dict[str, list[tuple[int, int]]] = {}
+    for row in decisions:
+        if row.span_start is None:
+            dropped.add(row.id)
+        else:
+            spans.setdefault(row.id, []).append((row.span_start, row.span_end or 0))
+    return {
+        name: Verdict(name in dropped, tuple(sorted(spans.get(name, ()))))
+        for name in dropped | spans.keys()
+    }
+
+
+def _inserted_again(
+    step: DedupBloom, files: list[SketchFile], rows: list[Document]
+) -> dict[str, Verdict]:
+    """The run's own filter, as large as it was, filled with the same keys in the same order."""
+    from curate.dedup.bloom.filter import count_keys
+
+    last = rows[-1].part
+    with tempfile.TemporaryDirectory() as folder:
+        sketches = Sketches(None, Path(folder) / "decisions.parquet", Path(folder), tuple(files))
+        total = step.expected or count_keys(sketches)
+        again = step.model_copy(update={"expected": total})
+        subset = Sketches(
+            None,
+            Path(folder) / "decisions.parquet",
+            Path(folder),
+            tuple(file for file in files if file.part <= last),
+        )
+        try:
+            again.resolve(subset)
+        except OSError as error:
+            raise NotChecked(f"the filter cannot be made again: {error}") from None
+        table = pq.read_table(subset.decisions)
+    dropping = table.filter(table["drop"])
+    return _verdicts(Decision.rows(dropping))
+
+
+def _expectation(verdict: Verdict) -> str:
+    if verdict.dropped:
+        return "that it goes"
+    cuts = ", ".join(f"{a} to {z}" for a, z in verdict.spans)
+    return f"that bytes {cuts} go" if cuts else "that it stays"

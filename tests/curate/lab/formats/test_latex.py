@@ -1,0 +1,155 @@
+"""LaTeX sources: a paper is its main file with inputs and macros, without comments and preamble."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from curate.lab.formats.latex import paper_text
+from tests.curate.formats.portions import corrupt, events, rows, skipped
+
+MAIN = r"""% a comment
+\documentclass[12pt]{article}
+\newcommand{\mill}{the \emph{mill}}
+\def\half{\frac{1}{2}}
+\newcommand{\two}[2]{#1 and #2}
+\begin{document}
+\begin{abstract}On \mill. 50\% of it.\end{abstract} % why
+% gone
+\renewcommand{\mill}{the mill}
+\section{One}
+\input{parts/one.tex}
+\millstone{} is no macro, \half is, \two{a}{b} stays.
+\bibliography{refs}
+\end{document}
+"""
+INPUTS = "Put in place by \\mill % with a comment\n"
+TEXT = r"""\begin{abstract}On the mill. 50\% of it.\end{abstract}
+\section{One}
+Put in place by the mill
+
+\millstone{} is no macro, \frac{1}{2} is, \two{a}{b} stays."""
+
+
+def tar(members: dict[str, bytes], mtime: int = 1_262_304_000) -> bytes:
+    """A tar file."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as file:
+        for name, data in members.items():
+            info = tarfile.TarInfo(name)
+            info.size, info.mtime = len(data), mtime
+            file.addfile(info, io.BytesIO(data))
+    return packed.getvalue()
+
+
+PAPER = tar({"ms.tex": MAIN.encode(), "parts/one.tex": INPUTS.encode(), "fig.eps": b"%!PS"})
+
+
+def squeezed(text: str | None) -> list[str]:
+    """The lines that have something in them."""
+    return [line.strip() for line in (text or "").splitlines() if line.strip()]
+
+
+def test_a_paper_is_its_main_file_with_inputs_and_macros(tmp_path: Path) -> None:
+    (tmp_path / "paper.tar.gz").write_bytes(gzip.compress(PAPER))
+    (row,) = rows(events(tmp_path / "paper.tar.gz"))
+    assert squeezed(row.text) == squeezed(TEXT)
+
+
+def test_a_tar_of_arxiv_gives_a_document_a_paper(tmp_path: Path) -> None:
+    members = {
+        "1001/1001.0001.gz": gzip.compress(PAPER),
+        "1001/math0001002.gz": gzip.compress(MAIN.encode()),
+        "1001/1001.0003.pdf": b"%PDF-1.4",
+        "1001/1001.0004.gz": gzip.compress(b"%PDF-1.4 within"),
+        "1001/1001.0005.gz": gzip.compress(rb"\section{No document}"),
+    }
+    (tmp_path / "arXiv_src_1001_001.tar").write_bytes(tar(members))
+    found = events(tmp_path / "arXiv_src_1001_001.tar")
+    first, second = rows(found)
+    assert (first.id, first.url) == ("arxiv:1001.0001", "https://arxiv.org/abs/1001.0001")
+    assert second.id == "arxiv:math/0001002" and r"\input{parts/one.tex}" in (second.text or "")
+    assert first.date is not None and first.date.year == 2010
+    assert skipped(found) == ["latex:.pdf", "latex:no-document", "latex:pdf-or-postscript"]
+
+
+def test_damage_ends_with_its_paper(tmp_path: Path) -> None:
+    bad = bytearray(gzip.compress(PAPER))
+    bad[30:40] = b"\xff" * 10
+    members = {"1.gz": bytes(bad), "2.gz": gzip.compress(MAIN.encode())}
+    (tmp_path / "a.tar").write_bytes(tar(members))
+    found = events(tmp_path / "a.tar")
+    assert r"\section{One}" in (rows(found)[-1].text or "")
+    assert any("'1.gz'" in what for what in corrupt(found))
+
+
+def test_a_tar_that_is_cut_short_is_named(tmp_path: Path) -> None:
+    whole = tar({f"{n}.gz": gzip.compress(MAIN.encode()) for n in range(5)})
+    (tmp_path / "a.tar").write_bytes(whole[:3000])
+    found = events(tmp_path / "a.tar")
+    assert 0 < len(rows(found)) < 5 and corrupt(found)[-1].startswith("tar: ")
+
+
+def test_a_tar_of_other_things_is_passed_over_in_a_folder(tmp_path: Path) -> None:
+    from curate.formats.listing import find_files
+
+    (tmp_path / "backup.tar").write_bytes(tar({"notes.txt": b"nothing"}))
+    (tmp_path / "paper.tar").write_bytes(PAPER)
+    listed = find_files([str(tmp_path)])
+    assert [f.rel for f in listed.files] == ["paper.tar"]
+    assert listed.notices[0].endswith("no LaTeX among the first 50 files in it")
+
+
+def test_a_header_that_claims_gigabytes_is_refused(tmp_path: Path) -> None:
+    info = tarfile.TarInfo("x")
+    info.type, info.size = tarfile.XHDTYPE, 4 << 30
+    paper = gzip.compress(MAIN.encode())
+    whole = 512 + -(-len(paper) // 512) * 512  # the first member, without the end of the tar
+    header = info.tobuf(tarfile.USTAR_FORMAT) + bytes(1 << 20)
+    (tmp_path / "a.tar").write_bytes(tar({"1.gz": paper})[:whole] + header)
+    found = events(tmp_path / "a.tar")
+    assert len(rows(found)) == 1
+    assert corrupt(found)[-1].startswith(f"tar: a header of {4 << 30} bytes")
+
+
+def test_macros_and_inputs_that_grow_beyond_the_limit_are_rejected(tmp_path: Path) -> None:
+    many = r"\newcommand{\a}{" + "x" * 1000 + r"}\begin{document}" + r"\a " * 1000
+    (tmp_path / "a.tex").write_text(r"\documentclass{a}" + many)
+    (row,) = rows(events(tmp_path / "a.tex", max_payload=100_000))
+    assert row.reject is not None and row.reject[0] == "payload_too_large"
+    loop = r"\input{a}" * 50
+    assert paper_text(loop, {"a": loop}, 1_000_000) is None
+
+
+def test_an_input_is_found_in_the_tar_alone(tmp_path: Path) -> None:
+    (tmp_path / "secret.tex").write_text("secret")
+    main = MAIN.replace("parts/one.tex", str(tmp_path / "secret.tex"))
+    (tmp_path / "p.tar").write_bytes(tar({"../ms.tex": main.encode()}))
+    (row,) = rows(events(tmp_path / "p.tar"))
+    assert "secret.tex}" in (row.text or "") and row.text and row.text.count("secret") == 1
+
+
+@given(st.text("\\%{}[]abc#\n inputdefnewcommand", max_size=300))
+def test_no_text_breaks_it(text: str) -> None:
+    result = paper_text(text, {"a": text}, 10_000)
+    assert result is None or len(result) <= 20_000
+
+
+@pytest.mark.parametrize("line", [r"a\% b", r"a\\\% b"])
+def test_an_escaped_percent_sign_is_no_comment(line: str) -> None:
+    assert paper_text(rf"\begin{{document}}{line}", {}, 1000) == line
+
+
+def test_a_paper_made_to_be_slow_is_not() -> None:
+    """Definitions that nothing closes, and blanks, cost no more than their number."""
+    for text in ("\\def\\a{" * 20_000, "\\def\\a{b} " * 20_000, " " * 200_000):
+        began = time.process_time()
+        paper_text(text, {}, 1 << 20)
+        assert time.process_time() - began < 5

@@ -1,0 +1,75 @@
+"""muP: a learning rate moves outputs as far at every width, and at its base nothing differs."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.settings import change
+from train.config import TrainConfig
+from train.hf.families import family_of
+from train.lab.coordinates import at_width, coordinates
+from train.loop.start import make_plan
+from train.model.decoder import Decoder
+from train.model.presets import preset
+from train.optim.optimizers import optimizers
+
+SMALL = change(
+    preset("tiny", vocab=64, context=64),
+    {
+        "hidden": 32,
+        "layers": 2,
+        "attention": {"heads": 2, "kv_heads": 1, "head_dim": 16},
+        "feed_forward.width": 80,
+    },
+    "model",
+)
+
+
+@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
+def test_outputs_move_alike_at_every_width_under_mup_and_ever_more_without(tied):
+    torch.set_num_threads(1)
+    config = change(SMALL, {"head.tied": tied}, "model")
+    found = coordinates(config, [32, 64, 128, 256], TrainConfig(steps=4, lr=0.01))
+    assert all(abs(row["slope"]) < 0.4 for row in found["muP"].values())
+    assert found["standard"]["last block"]["slope"] > 0.6
+
+
+def test_at_its_base_a_model_is_what_it_is_without():
+    models = [Decoder(change(SMALL, {"mup_base": base}, "model")) for base in (None, 32)]
+    tokens = torch.arange(20)[None]
+    for model in models:
+        model.initialise(0)
+        optimizer = optimizers(model, TrainConfig())
+        model(tokens).square().mean().backward()
+        optimizer.rate(0.01)
+        optimizer.step()
+    assert torch.equal(*(model(tokens) for model in models))
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "lion"])
+def test_matrices_have_their_rate_and_every_decay_is_that_of_the_run(optimizer):
+    model = Decoder(change(at_width(SMALL, 128, 32), {"head.tied": False}, "model"))
+    parts = optimizers(model, TrainConfig(optimizer=optimizer, weight_decay=0.2))
+    parts.rate(0.01)
+    rates = {
+        id(weight): (group["lr"], group["lr"] * group["weight_decay"])
+        for part in parts.parts
+        for group in part.optimizer.param_groups
+        for weight in group["params"]
+    }
+    assert rates[id(model.stack.blocks[0].attention.out.weight)] == pytest.approx((0.0025, 0.002))
+    assert rates[id(model.head.weight)] == pytest.approx((0.01, 0.002))
+    assert rates[id(model.embedding.weight)] == (0.01, 0.0)
+
+
+def test_what_mup_has_no_rates_or_no_class_for_is_refused(shard_folder):
+    config = change(SMALL, {"vocab": 300, "mup_base": 16}, "model")
+    with pytest.raises(LlmcurateError, match="muP's rates are those of adamw and lion"):
+        make_plan(shard_folder, config, TrainConfig(context=32, optimizer="muon"))
+    with pytest.raises(LlmcurateError, match=r"llama, but for mup_base 16 \(there: None\)"):
+        family_of(config)
+    assert family_of(change(config, {"mup_base": 32}, "model")).name == "llama"
+    with pytest.raises(LlmcurateError, match="width 48: 2 heads and 1 of keys at 32 are no whole"):
+        at_width(SMALL, 48, None)

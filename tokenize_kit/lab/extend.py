@@ -1,0 +1,185 @@
+"""Extending a tokenizer with tokens of a corpus; old ids stay as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import RunFailed, UsageError
+from tokenize_kit.card.figures import Measured, Sample, measure
+from tokenize_kit.change.bpe import CharBpe, learn_byte_tokens, learn_character_tokens, pieces_of
+from tokenize_kit.change.original import Original, open_tokenizer
+from tokenize_kit.change.verify import Buffers, Encode, Lengths, compare_lengths, pack_texts
+from tokenize_kit.encode.parts import pack
+from tokenize_kit.encode.vocabulary import open_vocabulary
+from tokenize_kit.formats.forms import ByteBpe, Pieces
+from tokenize_kit.lab.addition import Addition, GrownCard, Growth, Rows
+from tokenize_kit.lab.study import MOST_HELD, HeldOut
+from tokenize_kit.lab.unigram import learn_pieces
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExtendedCard(GrownCard):
+    """The card of tokens that were learned; least: occurrences of a pair that was merged."""
+
+    least: int | None
+    documents: int
+    measured_texts: int
+    measured_bytes: int
+    bytes_a_token_before: float
+    bytes_a_token_after: float
+    unknown_before_and_after: list[int] | None
+    measured: Measured
+    notes: list[str]
+
+
+def extend(
+    path: Path,
+    batches: Iterable[Buffers],
+    out: Path,
+    tokens: int,
+    *,
+    least: int = 2,
+    rows: Rows | None = None,
+) -> ExtendedCard:
+    """Adds up to `tokens` tokens that are learned from texts; writes a folder, returns its card.
+
+    BPE: merges behind the old ones (bpe.py). Unigram: pieces that it lacks (unigram.py). New ids
+    begin behind the highest old one, special tokens included; no special token is added. A tenth of
+    the texts, by hash, is not learned from but measured. least: occurrences of a pair that is
+    merged; rows: the embeddings that grow too.
+    """
+    if tokens < 1:
+        raise UsageError(f"add {tokens}: give a number from 1")
+    original = open_tokenizer(path)
+    growth = Growth(original, rows)
+    held = _Division(original)
+    if isinstance(original.form, ByteBpe):
+        addition = _learn_bytes(original, original.form, held.split(batches), tokens, least)
+    elif isinstance(original.form, CharBpe):
+        addition = _learn_characters(original, original.form, held.split(batches), tokens, least)
+    else:
+        pieces = learn_pieces(original.form, held.split(batches), tokens)
+        addition = Addition(
+            [text for text, _, _ in pieces],
+            [ids for _, _, ids in pieces],
+            scores=[score for _, score, _ in pieces],
+        )
+    if not addition.tokens:
+        raise RunFailed("the corpus gives no new token: give more text, or another corpus")
+    file, grown = growth.write(addition, out)
+    notes = list(held.notes)
+    if len(addition.tokens) < tokens:
+        notes.append(
+            f"{counted(len(addition.tokens), 'token')} instead of {tokens}: the corpus has no more"
+        )
+    lengths, unknown = held.measured(original.encode, open_vocabulary(file).encode)
+    card = ExtendedCard(
+        **vars(grown),
+        least=None if addition.merges is None else least,
+        documents=held.learned,
+        **vars(lengths),
+        unknown_before_and_after=unknown,
+        measured=measure(file, *held.sample()),
+        notes=notes,
+    )
+    card.write(out / "tokenizer_card.json")
+    return card
+
+
+class _Division:
+    """The texts that are learned from and those that are measured; where none are held out, those
+    that were learned from are measured."""
+
+    def __init__(self, original: Original) -> None:
+        self._held = HeldOut()
+        self._learned: list[bytes] = []
+        self._learned_bytes = 0
+        self._prepared = original.prepared
+        form = original.form
+        self._unknown = form.unknown if isinstance(form, Pieces | CharBpe) else None
+
+    @property
+    def learned(self) -> int:
+        """The number of texts that were learned from."""
+        return self._held.learned or len(self._learned)
+
+    def split(self, batches: Iterable[Buffers]) -> Iterator[str]:
+        """The texts to learn from, prepared as the tokenizer does."""
+        for data, offsets in batches:
+            for a, z in pairwise(offsets.tolist()):
+                raw = data[a:z].tobytes()
+                if raw and not self._held.keep(raw):
+                    if self._learned_bytes + len(raw) <= MOST_HELD:
+                        self._learned_bytes += len(raw)
+                        self._learned.append(raw)
+                    yield self._text(raw)
+        if not self._held.learned:  # few texts, or the same one again and again
+            self._learned, self._held.texts = self._held.texts, []
+            yield from map(self._text, self._learned)
+
+    def _text(self, raw: bytes) -> str:
+        text = raw.decode("utf-8")
+        return self._prepared(text) if self._prepared else text
+
+    @property
+    def notes(self) -> list[str]:
+        """Notes of the card on the measured texts."""
+        note = "measured on the texts that were learned from: too few to hold some out"
+        return [] if self._held.texts else [note]
+
+    def sample(self) -> tuple[Sample, str]:
+        """Some of the measured texts, and what they are."""
+        sample = Sample()
+        for raw in self._held.texts or self._learned:
+            sample.add(raw)
+        return sample, "held-out texts" if self._held.texts else "the texts that were learned from"
+
+    def measured(self, before: Encode, after: Encode) -> tuple[Lengths, list[int] | None]:
+        """(lengths with the old and the new tokenizer, unknown tokens of both): one of these may
+        swallow a word, so that bytes a token look better than they are."""
+        unknown = [0, 0]
+
+        def seen(_: Buffers, *ids_of_both: Buffers) -> None:
+            for side, (ids, _sizes) in enumerate(ids_of_both):
+                unknown[side] += int((ids == self._unknown).sum())
+
+        batch = pack(self._held.texts or self._learned)
+        lengths = compare_lengths(before, after, [batch], seen)
+        return lengths, None if self._unknown is None else unknown
+
+
+def _batches(texts: Iterable[str], size: int = 4 << 20) -> Iterator[Buffers]:
+    """Texts as buffers of some megabytes."""
+    waiting: list[str] = []
+    room = size
+    for text in texts:
+        waiting.append(text)
+        room -= len(text)
+        if room <= 0:
+            yield pack_texts(waiting)
+            waiting, room = [], size
+    if waiting:
+        yield pack_texts(waiting)
+
+
+def _learn_bytes(
+    original: Original, form: ByteBpe, texts: Iterable[str], tokens: int, least: int
+) -> Addition:
+    plan = original.plan()
+    new, merges = learn_byte_tokens(form, plan, _batches(texts), tokens, least)
+    ids, sizes = pieces_of(plan, *pack(new))
+    parts = [part.tolist() for part in np.split(ids, np.cumsum(sizes)[:-1])] if new else []
+    return Addition(new, parts, merges)
+
+
+def _learn_characters(
+    original: Original, form: CharBpe, texts: Iterable[str], tokens: int, least: int
+) -> Addition:
+    new, merges, parts = learn_character_tokens(form, original.words(), texts, tokens, least)
+    return Addition(new, parts, merges)

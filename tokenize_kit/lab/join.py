@@ -1,0 +1,339 @@
+"""The union of two tokenizers: the tokens of the second that the first lacks, behind its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from llmcurate.base.errors import RunFailed, UsageError
+from tokenize_kit.card.figures import Measured, Sample, measure
+from tokenize_kit.change.bpe import CharBpe, Text
+from tokenize_kit.change.original import Original, open_tokenizer, space_of, token_texts
+from tokenize_kit.change.verify import (
+    Encode,
+    Texts,
+    compare,
+    compare_lengths,
+    pack_texts,
+    unigram_scores,
+)
+from tokenize_kit.encode.vocabulary import open_vocabulary
+from tokenize_kit.formats.forms import (
+    CONTROL,
+    NORMAL,
+    SPACE,
+    USER_DEFINED,
+    ByteBpe,
+    CannotHold,
+    Pieces,
+)
+from tokenize_kit.judge.compare import HARD_TEXTS, SCRIPTS
+from tokenize_kit.lab.addition import Addition, GrownCard, Growth, Rows, file_with_tokens
+from tokenize_kit.lab.unigram import Segments, score_pieces
+from tokenize_kit.pattern.categories import SCRIPTS as SCRIPT_NAMES
+from tokenize_kit.pattern.categories import scripts as script_of_code_points
+
+_NEUTRAL = "\u2603"  # a character that hardly any token begins with another one behind it
+_SHARED = ("Common", "Inherited", "Unknown")
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Tokens of the second tokenizer as bytes of text, in order of their ids, to their scores in a
+    Unigram (None in others). Counted: those that the first has, and those of other scripts."""
+
+    tokens: dict[bytes, float | None]
+    common: int
+    other_scripts: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class JoinedCard(GrownCard):
+    """The card of tokens that came from another tokenizer; left_out: those that no text gives."""
+
+    joined_with: str
+    joined_sha256: str
+    joined_tokens: int
+    scripts: str | None
+    common_tokens: int
+    other_scripts: int
+    left_out: int
+    scores_raised: int | None
+    measured_texts: int | None = None
+    measured_bytes: int | None = None
+    bytes_a_token_before: float | None = None
+    bytes_a_token_after: float | None = None
+    measured: Measured | None = None
+    notes: list[str]
+
+
+def join(
+    path: Path,
+    other: Path,
+    out: Path,
+    *,
+    scripts: str = "",
+    rows: Rows | None = None,
+    batches: Texts | None = None,
+) -> JoinedCard:
+    """Puts the tokens of `other` that the tokenizer at `path` lacks behind its own, as
+    PhayaThaiBERT has XLM-R's behind WangchanBERTa's (Sriwirote et al. 2023); writes a
+    folder, returns its card.
+
+    Tokens are the same where the text is, the space before it left out where spaces are a token of
+    their own in the first. Ids of the first stay, special tokens are not taken. Into
+    a BPE a token comes by one merge behind all others (`join_bpe`); into a Unigram with its score
+    (unigram.score_pieces). Tokens that no text would give are left out and counted. scripts: those
+    that tokens may hold, as `Latin,Greek`, or that they may not, as `-Thai`; rows: embeddings that
+    grow too; batches() reads texts to measure on. Raises CannotHold where a text without new tokens
+    would be encoded otherwise than before.
+    """
+    original, giver = open_tokenizer(path), open_tokenizer(other)
+    growth = Growth(original, rows)
+    candidates = _candidates(original, giver, allowed_scripts(scripts))
+    addition, raised = _join(original, candidates.tokens)
+    addition = _reachable(original, addition)
+    if not addition.tokens:
+        raise RunFailed(
+            f"{other}: has no token that {path} lacks and could give"
+            f" ({candidates.common:,} are in both, {candidates.other_scripts:,} hold other scripts)"
+        )
+    file, grown = growth.write(addition, out)
+    card = JoinedCard(
+        **vars(grown),
+        joined_with=giver.path.name,
+        joined_sha256=giver.sha256,
+        joined_tokens=giver.size,
+        scripts=scripts or None,
+        common_tokens=candidates.common,
+        other_scripts=candidates.other_scripts,
+        left_out=len(candidates.tokens) - len(addition.tokens),
+        scores_raised=raised if addition.scores is not None else None,
+        notes=[],
+    )
+    if batches is not None:
+        sample, encode = Sample(), open_vocabulary(file).encode
+        lengths = compare_lengths(
+            original.encode, encode, batches(), lambda batch, *_: sample.add_rows(*batch)
+        )
+        measured = measure(file, sample, "a sample of the texts given")
+        card = replace(card, **vars(lengths), measured=measured)
+    card.write(out / "tokenizer_card.json")
+    return card
+
+
+def allowed_scripts(scripts: str) -> np.ndarray:
+    """bool[SCRIPTS]: which scripts tokens may hold, of names with commas between them, all with a
+    minus or none; characters of all scripts are always allowed."""
+    names = [name.strip() for name in scripts.split(",") if name.strip()]
+    without = [name[1:] for name in names if name.startswith("-")]
+    if without and len(without) < len(names):
+        raise UsageError(
+            f"scripts {scripts!r}: name those to take, or with a minus those to leave out"
+        )
+    for name in without or names:
+        if name not in SCRIPT_NAMES:
+            raise UsageError(
+                f"scripts: {name!r} is no script of Unicode; write Latin, Thai, Han, ..."
+            )
+    chosen = np.isin(SCRIPT_NAMES, without or names)
+    allowed = chosen if names and not without else ~chosen
+    return np.asarray(allowed | np.isin(SCRIPT_NAMES, _SHARED))
+
+
+def _candidates(original: Original, giver: Original, allowed: np.ndarray) -> Candidates:
+    theirs = token_texts(giver.form)
+    own = token_texts(original.form)
+    never = {content.encode() for content in _special(original)}
+    tokens: dict[bytes, float | None] = {}
+    common = other_scripts = 0
+    apart = _spaces_stand_apart(original)
+    for spelled, score in theirs.items():
+        token = spelled.removeprefix(b" ") if apart else spelled
+        # Of a part of a character the script is not known: it stays where a token needs it.
+        codes = np.frombuffer(token.decode("utf-8", "ignore").encode("utf-32-le"), "<u4")
+        if token in own or token in never:
+            common += 1
+        elif not allowed[script_of_code_points()[codes]].all():
+            other_scripts += 1
+        elif token not in tokens or (score or 0) > (tokens[token] or 0):
+            tokens[token] = score
+    return Candidates(tokens, common, other_scripts)
+
+
+def _spaces_stand_apart(original: Original) -> bool:
+    """Whether every space is a token of its own, as WangchanBERTa's `<_>`: then a word is the same
+    with the space before it and without."""
+    form = original.form
+    if not isinstance(form, Pieces):
+        return False
+    ids, _ = original.encode(*pack_texts(["x x"]))
+    return any(form.pieces[number][2] in (CONTROL, USER_DEFINED) for number in ids.tolist())
+
+
+def _special(original: Original) -> list[str]:
+    form = original.form
+    if isinstance(form, ByteBpe):
+        return [token.content for token in form.added]
+    if isinstance(form, CharBpe):
+        return list(form.others.values())
+    return [text for text, _, kind in form.pieces if kind != NORMAL]
+
+
+def _join(original: Original, tokens: dict[bytes, float | None]) -> tuple[Addition, int]:
+    """(the addition, how many scores were raised), before it is tried what texts give."""
+    form = original.form
+    if isinstance(form, ByteBpe):
+        own = {token: [number] for token, number in form.tokens.items()}
+        letters = [bytes([byte]) for byte in range(256)]
+        return join_bpe(form.merges, own, list(tokens), lambda token: [letters[b] for b in token])
+    space = SPACE if isinstance(form, Pieces) else space_of(form)
+    spelled: dict[str, float | None] = {}
+    for token, score in tokens.items():
+        try:
+            spelled[token.decode().replace(" ", space)] = score
+        except UnicodeDecodeError:
+            continue  # part of a character
+    if isinstance(form, Pieces):
+        scored, raised = score_pieces(form, spelled)
+        segments = Segments(form)
+        parts = [segments.best(text)[1] for text in scored]
+        return Addition(list(scored), parts, scores=list(scored.values())), raised
+    own_texts = {text: [number] for text, number in form.tokens.items()}
+    new = {text: _spelled_by(form, text) for text in spelled if len(text) == 1}
+    return join_bpe(form.merges, own_texts | new, list(spelled), list, list(new))
+
+
+def _spelled_by(form: CharBpe, letter: str) -> list[int]:
+    """The old ids of a character that is no token: bytes, or the unknown token; all tokens where
+    there is none."""
+    if form.byte_fallback:
+        bytes_to_ids = {text: number for number, text in form.others.items()}
+        return [bytes_to_ids[f"<0x{byte:02X}>"] for byte in letter.encode()]
+    return [form.unknown] if form.unknown is not None else sorted(form.tokens.values())
+
+
+def join_bpe(
+    merges: Sequence[tuple[Text, Text]],
+    parts: dict[Text, list[int]],
+    candidates: list[Text],
+    letters: Callable[[Text], list[Text]],
+    single: Sequence[Text] = (),
+) -> tuple[Addition, int]:
+    """(tokens that one merge more makes of what a text gives so far, 0).
+
+    A candidate that the old merges, and those that came before it, leave as two tokens becomes the
+    merge of these two, behind all others: so it is given by its text, and text is first encoded as
+    before. Those left as more are tried again when others have come; what remains is left out.
+    parts: tokens that there are, each with its old ids; single: candidates among them, characters
+    that need no merge.
+    """
+    ranks: dict[tuple[Text, Text], int] = {}
+    for pair in merges:
+        ranks.setdefault(pair, len(ranks))
+    tokens, pairs = list(single), []
+    waiting = [token for token in candidates if token not in parts]
+    while True:
+        remaining = []
+        for token in waiting:
+            symbols = merged(letters(token), ranks)
+            if len(symbols) == 2 and symbols[0] in parts and symbols[1] in parts:
+                pair = symbols[0], symbols[1]
+                ranks[pair] = len(ranks)
+                parts[token] = parts[pair[0]] + parts[pair[1]]
+                tokens.append(token)
+                pairs.append(pair)
+            else:
+                remaining.append(token)
+        if len(remaining) == len(waiting):
+            return Addition(tokens, [parts[token] for token in tokens], pairs), 0
+        waiting = remaining
+
+
+def merged(symbols: list[Text], ranks: dict[tuple[Text, Text], int]) -> list[Text]:
+    """Symbols merged by rank, the lowest first, the leftmost of equals."""
+    none = len(ranks)
+    while len(symbols) > 1:
+        order = [ranks.get(pair, none) for pair in pairwise(symbols)]
+        lowest = min(order)
+        if lowest == none:
+            break
+        at = order.index(lowest)
+        symbols[at : at + 2] = [symbols[at] + symbols[at + 1]]
+    return symbols
+
+
+def _reachable(original: Original, addition: Addition) -> Addition:
+    """The addition without tokens that the text they spell does not give, as one that the pattern
+    cuts or a normaliser changes; those that others are merged of stay. What is left is tried anew.
+    """
+    encode = _reopen(original, addition)
+    reachable = _given(original, addition, encode)
+    wanted = {token for token, is_given in zip(addition.tokens, reachable, strict=True) if is_given}
+    for left, right in reversed(addition.merges or []):
+        if left + right in wanted:
+            wanted |= {left, right}
+    kept = [k for k, token in enumerate(addition.tokens) if token in wanted]
+    if len(kept) < len(addition.tokens):
+        merges, scores = addition.merges, addition.scores
+        addition = replace(
+            addition,
+            tokens=[addition.tokens[k] for k in kept],
+            parts=[addition.parts[k] for k in kept],
+            merges=merges and [pair for pair in merges if pair[0] + pair[1] in wanted],
+            scores=scores and [scores[k] for k in kept],
+        )
+        if not kept:
+            return addition
+        encode = _reopen(original, addition)
+        if not _given(original, addition, encode)[reachable[kept]].all():
+            raise CannotHold("a new token is given by no text without others: report this")
+    _check_others(original, encode)
+    return addition
+
+
+def _reopen(original: Original, addition: Addition) -> Encode:
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / original.file_name
+        file.write_bytes(file_with_tokens(original, addition))
+        return open_vocabulary(file).encode
+
+
+def _given(original: Original, addition: Addition, encode: Encode) -> np.ndarray:
+    """bool[new tokens]: whether its text gives it, alone or behind another character."""
+    texts = _texts(original, addition.tokens)
+    numbers = original.size + np.arange(len(texts))
+    reachable = np.zeros(len(texts), np.bool_)
+    for before in ("", _NEUTRAL):
+        ids, sizes = encode(*pack_texts([text and before + text for text in texts]))
+        rows = np.repeat(np.arange(len(texts)), sizes)
+        reachable[rows[ids == numbers[rows]]] = True
+    return reachable
+
+
+def _texts(original: Original, tokens: list[Any]) -> list[str]:
+    """Tokens as texts, "" for parts of characters."""
+    form = original.form
+    if isinstance(form, ByteBpe):
+        whole = [token.decode("utf-8", "replace") for token in tokens]
+        return ["" if "\ufffd" in text else text for text in whole]
+    space = SPACE if isinstance(form, Pieces) else space_of(form)
+    return [text.replace(space, " ") for text in tokens]
+
+
+def _check_others(original: Original, encode: Encode) -> None:
+    """Compares texts that give no new token: hard ones, and those of old tokens."""
+    own = [token.decode("utf-8", "ignore") for token in token_texts(original.form)]
+    texts = [text for text in (*HARD_TEXTS, *SCRIPTS, *own) if text]
+    ids, sizes = encode(*pack_texts(texts))
+    new = np.zeros(len(texts), np.bool_)
+    new[np.repeat(np.arange(len(texts)), sizes)[ids >= original.size]] = True
+    old_texts = [text for text, is_new in zip(texts, new, strict=True) if not is_new]
+    scores = None if isinstance(original.form, CharBpe) else unigram_scores(original.form)
+    compare(original.encode, encode, [pack_texts(old_texts)], scores)

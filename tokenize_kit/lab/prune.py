@@ -1,0 +1,373 @@
+"""Pruning a vocabulary: tokens go that a corpus does not use, or another tokenizer lacks, and ids
+close up."""
+
+from __future__ import annotations
+
+import copy
+import heapq
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from tokenizers import Tokenizer
+
+from llmcurate.base.disk.files import write_atomic
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import UsageError
+from tokenize_kit.card.figures import Measured, Sample, measure
+from tokenize_kit.card.page import Card
+from tokenize_kit.change.bpe import CharBpe, Text
+from tokenize_kit.change.original import (
+    Original,
+    algorithm_name,
+    describe_file,
+    file_with_added,
+    keys_of,
+    open_tokenizer,
+    token_texts,
+    write_changed,
+)
+from tokenize_kit.change.source import file_of
+from tokenize_kit.change.verify import Buffers, Encode, Texts, compare_lengths, pack_texts
+from tokenize_kit.encode.vocabulary import open_vocabulary
+from tokenize_kit.formats.forms import NORMAL, ByteBpe, CannotHold, Pieces
+from tokenize_kit.formats.json_forms import NEVER, renew_runs
+from tokenize_kit.formats.sentencepiece_model import keep_pieces
+from tokenize_kit.formats.tokenizer_json import Step, to_letters
+from tokenize_kit.judge.compare import HARD_TEXTS, SCRIPTS
+from tokenize_kit.lab.embeddings import PrunedEmbeddings, read_tables, write_pruned
+
+# The choice of tokens that stay: a text none of whose tokens go is encoded as before. In BPE that
+# holds where a token goes only when no merge that stays needs it: what is made on the way to a
+# token that stays, stays. In Unigram the best way through a text stays the best; only the penalty
+# of unknown characters, which hangs on the lowest score, must not move.
+
+
+def choose_tokens(
+    form: ByteBpe | CharBpe | Pieces, counts: np.ndarray, most: int | None, least: int
+) -> list[int]:
+    """Old ids that stay, in order.
+
+    counts: int64[ids], how often each came up. Tokens that came up less than `least` times go;
+    with `most`, the least used go until so many are left. Raises LlmcurateError where more than
+    `most` have to stay.
+    """
+    if isinstance(form, ByteBpe):
+        fixed = {number for token, number in form.tokens.items() if len(token) == 1}
+        others = {token.number for token in form.added}
+        kept = _choose_bpe(form.tokens, form.merges, fixed, others, counts, most, least)
+    elif isinstance(form, CharBpe):
+        fixed = set() if form.byte_fallback else _characters(form, counts)
+        kept = _choose_bpe(form.tokens, form.merges, fixed, set(form.others), counts, most, least)
+    else:
+        kept = _choose_unigram(form, counts, most, least)
+    if most is not None and len(kept) > most:
+        raise UsageError(
+            f"keep-used {most}: {counted(len(kept), 'token')} have to stay (bytes, characters,"
+            " special ones)"
+        )
+    return kept
+
+
+def _characters(form: CharBpe, counts: np.ndarray) -> set[int]:
+    """The ids of the texts' characters, or some would become unknown, and of special tokens'."""
+    shown = [text for text, number in form.tokens.items() if counts[number]]
+    letters = {letter for text in [*shown, *form.others.values()] for letter in text}
+    return {form.tokens[letter] for letter in letters if letter in form.tokens}
+
+
+def _choose_bpe(
+    numbers: Mapping[Text, int],
+    merges: Sequence[tuple[Text, Text]],
+    fixed: set[int],
+    others: set[int],
+    counts: np.ndarray,
+    most: int | None,
+    least: int,
+) -> list[int]:
+    """Leaves first, the least used one each time; its uses become those of its parts. fixed: of
+    numbers, those that stay; others: ids that no merge makes, which stay."""
+    merges_of: dict[int, list[list[int]]] = {}
+    needed = dict.fromkeys(numbers.values(), 0)
+    for left, right in merges:
+        # In SentencePiece's models a single character merges though it is no token.
+        parts = [numbers[part] for part in (left, right) if part in numbers]
+        if (token := numbers.get(left + right)) is None:
+            fixed = fixed | set(parts)  # of a token that stays
+            continue
+        merges_of.setdefault(token, []).append(parts)
+        for part in parts:
+            needed[part] += 1
+    used = {number: int(counts[number]) for number in needed}
+    alive = set(needed) | others
+    # Of equals the one learned last goes first.
+    leaves = [(used[n], -n) for n, uses in needed.items() if not uses and n not in fixed]
+    heapq.heapify(leaves)
+    while leaves:
+        count, number = leaves[0][0], -leaves[0][1]
+        if count != used[number]:
+            heapq.heapreplace(leaves, (used[number], -number))
+            continue
+        if count >= least and (most is None or len(alive) <= most):
+            break
+        heapq.heappop(leaves)
+        alive.remove(number)
+        for turn, parts in enumerate(merges_of.get(number, [])):
+            for part in parts:
+                needed[part] -= 1
+                used[part] += count if turn == 0 else 0
+            for part in dict.fromkeys(parts):
+                if not needed[part] and part not in fixed:
+                    heapq.heappush(leaves, (used[part], -part))
+    return sorted(alive)
+
+
+def _choose_unigram(form: Pieces, counts: np.ndarray, most: int | None, least: int) -> list[int]:
+    scores = {n: score for n, (_, score, kind) in enumerate(form.pieces) if kind == NORMAL}
+    fixed = {n for n in range(len(form.pieces)) if n not in scores}
+    if scores:
+        # They decide what unknown characters and user-defined pieces score.
+        fixed |= {min(scores, key=scores.__getitem__), max(scores, key=scores.__getitem__)}
+    if not form.byte_fallback:  # the texts' characters, or some would become unknown
+        # Those of special tokens, too: where one is unknown, the library finds the token in text.
+        shown = [text for n, (text, _, _) in enumerate(form.pieces) if n not in scores or counts[n]]
+        used = {letter for text in shown for letter in text}
+        fixed |= {n for n in scores if form.pieces[n][0] in used}
+    others = sorted((n for n in scores if n not in fixed), key=lambda n: (-int(counts[n]), n))
+    others = [n for n in others if counts[n] >= least]
+    if most is not None:
+        others = others[: max(0, most - len(fixed))]
+    return sorted({*fixed, *others})
+
+
+MAP = "token_map.parquet"
+DROPPED = -1
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrunedCard(Card):
+    """The card of a tokenizer that lost tokens."""
+
+    pruned_from: str
+    source_sha256: str
+    algorithm: str
+    file: str
+    vocab: int
+    special_tokens: dict[str, int]
+    end_of_text: str | None
+    tokenizer_sha256: str
+    old_tokens: int
+    new_tokens: int
+    dropped: int
+    min_count: int | None
+    common_with: str | None
+    keep_used: int | None
+    map: str
+    measured_texts: int
+    measured_bytes: int
+    texts_without_dropped_tokens: int
+    bytes_a_token_before: float
+    bytes_a_token_after: float
+    measured: Measured
+    embeddings: PrunedEmbeddings | None = None
+    notes: list[str]
+
+    def origin(self) -> str:
+        return (
+            f"A tokenizer of {counted(self.old_tokens, 'token')} without {self.dropped:,} of them;"
+            f" `{self.map}` has the new id of every old one."
+        )
+
+
+def prune(
+    path: Path,
+    batches: Texts | None,
+    out: Path,
+    *,
+    most: int | None = None,
+    least: int = 1,
+    common: Path | None = None,
+    embeddings: Path | None = None,
+    tensors: tuple[str, ...] = (),
+) -> PrunedCard:
+    """Drops tokens that texts use less than `least` times, or the least used until `most` are left,
+    or those that the tokenizer at `common` lacks; writes a folder with the tokenizer, the map of
+    ids and the card, which is returned.
+
+    batches() reads the texts, twice; with `common` there may be none, and hard ones, and those of
+    all tokens, are taken. Bytes, special and added tokens stay, and what the others need
+    (`choose_tokens`). The new tokenizer is tried on the texts before anything is written: those
+    without a token that went have the old ids, through the map. embeddings, tensors: as in extend;
+    their rows are cut alike.
+    """
+    if least < 1 or (most is not None and most < 1):
+        raise UsageError("min-count, keep-used: give a number from 1")
+    original = open_tokenizer(path)
+    form, size = original.form, original.size
+    if batches is None:
+        batches = partial(_own_texts, original)
+    tables = read_tables(embeddings, tensors, size) if embeddings else []
+    sample = Sample()
+    counts, texts = _count_ids(original.encode, batches(), size, sample)
+    if not texts:
+        raise UsageError("no document with text: give a corpus to prune on")
+    if common is not None:
+        theirs = {key for key, *_ in keys_of(open_tokenizer(common)).values()}
+        chosen = np.zeros(size, np.int64)
+        chosen[[n for n, (key, *_) in keys_of(original).items() if key in theirs]] = 1
+    kept = choose_tokens(form, counts if common is None else chosen, most, least)
+    new = np.full(size, DROPPED, np.int64)
+    new[kept] = np.arange(len(kept))
+    data = _rewrite(original, kept, new)
+    name = original.file_name
+    with TemporaryDirectory() as folder:
+        (Path(folder) / name).write_bytes(data)
+        encode = open_vocabulary(Path(folder) / name).encode
+    same = _Same(new)
+    lengths = compare_lengths(original.encode, encode, batches(), same.add)
+    file = write_changed(original, out, data, new)
+    write_atomic(out / MAP, _id_map(original, new, counts))
+    card = PrunedCard(
+        pruned_from=original.path.name,
+        source_sha256=original.sha256,
+        algorithm=algorithm_name(form),
+        **describe_file(form, file, data, {old: n for n, old in enumerate(kept)})._asdict(),
+        old_tokens=size,
+        new_tokens=len(kept),
+        dropped=size - len(kept),
+        min_count=least if common is None else None,
+        common_with=None if common is None else file_of(common).name,
+        keep_used=most,
+        map=MAP,
+        **vars(lengths),
+        texts_without_dropped_tokens=same.texts,
+        measured=measure(file, sample, "a sample of the texts it was tried on"),
+        embeddings=write_pruned(tables, out, np.array(kept)) if tables else None,
+        notes=[],
+    )
+    card.write(out / "tokenizer_card.json")
+    return card
+
+
+def _own_texts(original: Original) -> Iterator[Buffers]:
+    """Hard texts, and those of all tokens."""
+    own = [token.decode("utf-8", "ignore") for token in token_texts(original.form)]
+    yield pack_texts([text for text in (*HARD_TEXTS, *SCRIPTS, *own) if text])
+
+
+def _count_ids(
+    encode: Encode, batches: Iterable[Buffers], size: int, sample: Sample
+) -> tuple[np.ndarray, int]:
+    """(how often each id came up: int64[size], texts); the texts are put into the sample."""
+    counts = np.zeros(size, np.int64)
+    texts = 0
+    for data, offsets in batches:
+        counts += np.bincount(encode(data, offsets)[0], minlength=size)
+        texts += int((np.diff(offsets) > 0).sum())
+        sample.add_rows(data, offsets)
+    return counts, texts
+
+
+class _Same:
+    """Texts whose tokens all stay. mapped: int64[old ids], the new ids."""
+
+    def __init__(self, mapped: np.ndarray) -> None:
+        self.mapped, self.texts = mapped, 0
+
+    def add(self, _: Buffers, before: Buffers, after: Buffers) -> None:
+        """Counts them; CannotHold where one is encoded otherwise."""
+        expected = self.mapped[before[0]]
+        old, new = (pairwise(np.cumsum([0, *sizes]).tolist()) for _, sizes in (before, after))
+        for (a, z), (b, y) in zip(old, new, strict=True):
+            if DROPPED not in expected[a:z]:
+                self.texts += 1
+                if not np.array_equal(expected[a:z], after[0][b:y]):
+                    raise CannotHold(
+                        "the pruned tokenizer encodes a text otherwise though none of its tokens"
+                        " went: do not use it, and report this"
+                    )
+
+
+def _rewrite(original: Original, kept: list[int], new: np.ndarray) -> bytes:
+    """The tokenizer's file with tokens that stay; new: int64[old ids], DROPPED for those gone."""
+    if original.parts is None:
+        return keep_pieces(original.raw, kept)
+    parts = copy.deepcopy(original.parts)
+    model = parts["model"]
+    if isinstance(original.form, ByteBpe):
+        vocab = {word: int(new[number]) for word, number in model["vocab"].items()}
+        model["vocab"] = {word: number for word, number in vocab.items() if number != DROPPED}
+        model["merges"] = [
+            [to_letters(left), to_letters(right)]
+            for left, right in original.form.merges
+            if new[original.form.tokens[left + right]] != DROPPED
+        ]
+    elif isinstance(original.form, CharBpe):
+        gone = {text for text, number in original.form.tokens.items() if new[number] == DROPPED}
+        vocab = {text: int(new[number]) for text, number in model["vocab"].items()}
+        model["vocab"] = {text: number for text, number in vocab.items() if number != DROPPED}
+        model["merges"] = [list(p) for p in original.form.merges if "".join(p) not in gone]
+    else:
+        rows = model["vocab"]
+        # Ids are positions: added tokens that stand behind the vocabulary take theirs in it.
+        rows += [[text, NEVER] for text, _, _ in original.form.pieces[len(rows) :]]
+        model["vocab"] = [rows[old] for old in kept]
+        model["unk_id"] = int(new[model["unk_id"]])
+    for token in parts["added_tokens"]:
+        token["id"] = int(new[token["id"]])
+    if parts["post_processor"] is not None:
+        parts["post_processor"] = _renumber(parts["post_processor"], new)
+    if isinstance(original.form, ByteBpe | CharBpe):
+        added = [replace(token, number=int(new[token.number])) for token in original.form.added]
+        return file_with_added(parts, tuple(added))
+    renew_runs(parts)
+    return Tokenizer.from_str(json.dumps(parts)).to_str(pretty=True).encode()
+
+
+def _renumber(step: Step, new: np.ndarray) -> Step:
+    """A post-processor with new ids; each kind has its own place for them."""
+    step = copy.deepcopy(step)
+    if step["type"] == "Sequence":
+        step["processors"] = [_renumber(inner, new) for inner in step["processors"]]
+    for token in step.get("special_tokens", {}).values():  # TemplateProcessing
+        token["ids"] = [int(new[number]) for number in token["ids"]]
+    if "sep" in step and "cls" in step:  # BertProcessing, RobertaProcessing
+        (sep, end), (cls, begin) = step["sep"], step["cls"]
+        step["sep"], step["cls"] = (sep, int(new[end])), (cls, int(new[begin]))
+    return step
+
+
+def _id_map(original: Original, new: np.ndarray, counts: np.ndarray) -> bytes:
+    """A parquet file: old_id, new_id (null: gone), token, count; a row an old id."""
+    words = [""] * len(new)
+    if isinstance(original.form, ByteBpe):
+        for token, number in original.form.tokens.items():
+            words[number] = token.decode("utf-8", "backslashreplace")
+        for added in original.form.added:
+            words[added.number] = added.content
+    elif isinstance(original.form, CharBpe):
+        for text, number in original.form.tokens.items():
+            words[number] = text
+        for number, text in original.form.others.items():
+            words[number] = text
+    else:
+        words = [text for text, _, _ in original.form.pieces]
+    table = pa.table(
+        {
+            "old_id": pa.array(range(len(new)), pa.int32()),
+            "new_id": pa.array(new, pa.int32(), mask=new == DROPPED),
+            "token": pa.array(words, pa.string()),
+            "count": pa.array(counts, pa.int64()),
+        }
+    )
+    file = io.BytesIO()
+    pq.write_table(table, file)
+    return file.getvalue()

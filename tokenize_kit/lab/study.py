@@ -1,0 +1,131 @@
+"""A study of vocabulary sizes: one training, and every smaller vocabulary out of it.
+
+BPE learns a token after another, so what a smaller vocabulary would learn is what a larger one
+learned first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from llmcurate.base.errors import UsageError
+from tokenize_kit.encode.parts import pack
+from tokenize_kit.judge.candidate import Json
+from tokenize_kit.judge.tally import Texts, cost
+from tokenize_kit.judge.words import Segmentation
+from tokenize_kit.learn.bpe import (
+    build_tokenizer,
+    count_words,
+    first_merges,
+    lay_out_words,
+    learn_merges,
+)
+from tokenize_kit.learn.options import DEFAULT_PATTERN
+from tokenize_kit.pattern.named import Digits, pattern_with
+
+HELD_OUT = 0.1  # of the texts, by hash: what is learned by heart is no measure
+MOST_HELD = 16 << 20  # bytes of texts that are measured; the rest is learned from
+_BYTES = 256
+FIGURES = ("bytes_a_token", "fertility", "whole_share", "cluster_cut_share", "boundary_f1")
+
+
+class HeldOut:
+    """Texts divided by their hash: most are learned from, the others are kept to be measured. The
+    same text is always on the same side."""
+
+    def __init__(self) -> None:
+        self.texts: list[bytes] = []
+        self.learned = 0
+        self._bytes = 0
+
+    def keep(self, raw: bytes) -> bool:
+        """Return whether the text is held out; if not, it counts as learned from."""
+        digest = hashlib.blake2b(raw, digest_size=8).digest()
+        drawn = int.from_bytes(digest, "little") < HELD_OUT * 2.0**64
+        if raw and drawn and self._bytes + len(raw) <= MOST_HELD:
+            self.texts.append(raw)
+            self._bytes += len(raw)
+            return True
+        self.learned += 1
+        return False
+
+
+def study(
+    texts: Iterable[str],
+    sizes: Sequence[int],
+    *,
+    digits: Digits = "single",
+    special_tokens: Sequence[str] = ("<|endoftext|>",),
+    width: int = 768,
+    worth: float = 0.03,
+    segmentation: Segmentation | None = None,
+) -> dict[str, Any]:
+    """Byte-level BPE of each size, learned from nine tenths of the texts, measured on the others.
+
+    sizes: vocabularies, special tokens included; width: of the model's embedding; segmentation: how
+    words of scripts without spaces are known. `rows` by size: FIGURES, `embedding_parameters`
+    (vocabulary x width), and `saved`, the share of tokens that a doubling of the vocabulary saves
+    on the way from the row before. Recommended is the last size on whose way every step saved
+    `worth` or more. Raises LlmcurateError for sizes that are none, and for too few texts.
+    """
+    least = _BYTES + len(special_tokens) + 1
+    ascending = sorted(set(sizes))
+    if not ascending or ascending[0] < least:
+        raise UsageError(f"vocabularies: give sizes of {least} or more")
+    parts = pattern_with(DEFAULT_PATTERN, digits).parts
+    held = HeldOut()
+    learned = (text for text in texts if not held.keep(text.encode("utf-8")))
+    counted = count_words(((text, 1) for text in learned), parts)
+    if not held.texts or not len(counted):
+        raise UsageError("too few texts: some are held out to measure with, so give dozens or more")
+    banned = [token.encode() for token in special_tokens]
+    laid = lay_out_words(*counted.words())
+    names, merges = learn_merges(laid, ascending[-1] - len(special_tokens), banned)
+    raw = held.texts
+    data, offsets = pack(raw)
+    held_out = Texts.of(data, offsets, segmentation)
+    rows: list[dict[str, Any]] = []
+    for size in ascending:
+        tokens = size - len(special_tokens)
+        if rows and rows[-1]["vocab"] < rows[-1]["asked"]:
+            break  # the corpus has no more
+        some = build_tokenizer(*first_merges(names, merges, tokens), special_tokens, (), parts)
+        figures = cost(Json(some, Path()), held_out)
+        vocab = min(size, len(names) + len(special_tokens))
+        total = figures["tokens"]
+        rows.append(
+            {
+                "asked": size,
+                "vocab": vocab,
+                "tokens": total,
+                **{name: figures[name] for name in FIGURES},
+                "embedding_parameters": vocab * width,
+                "saved": _saved(rows[-1], vocab, total) if rows else None,
+            }
+        )
+    best = rows[0]
+    for row in rows[1:]:
+        if row["saved"] < worth:
+            break
+        best = row
+    return {
+        "learned_from": held.learned,
+        "measured_on": len(raw),
+        "measured_bytes": len(data),
+        "width": width,
+        "worth": worth,
+        "rows": rows,
+        "recommended": best["vocab"],
+        "beyond": best is rows[-1],  # no step was too small: a larger one may be worth it too
+    }
+
+
+def _saved(before: dict[str, Any], vocab: int, tokens: int) -> float:
+    """Share of tokens saved by a doubling of the vocabulary, at the pace of this step."""
+    if vocab == before["vocab"]:
+        return 0.0
+    return 1 - (tokens / before["tokens"]) ** (1 / math.log2(vocab / before["vocab"]))

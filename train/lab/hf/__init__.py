@@ -1,0 +1,1 @@
+"""Families of transformers' models that are no plain decoders."""

@@ -1,0 +1,1 @@
+"""Parts of models that few have: experts, latent attention."""

@@ -1,0 +1,534 @@
+"""Mixture of experts: feed-forwards of which a router chooses a few for each token.
+
+The assignments of tokens to experts are sorted by expert, and each expert's rows are multiplied
+together: nothing is padded, and nothing is dropped unless a capacity is
+set (MegaBlocks, Gale et al. 2023).
+
+An operator of ours, opaque to ``torch.compile`` and to tensors without storage, around PyTorch's
+``grouped_mm`` where that is there and takes the numbers, and a loop elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from llmcurate.base.errors import UsageError
+from train.device import in_products
+from train.model import feed_forward_settings as settings
+from train.model import roles
+from train.model.block import FEED_FORWARDS
+from train.model.config import ModelConfig
+from train.model.feed_forward_settings import ACTIVATIONS
+from train.model.layers import FUNCTIONS, FeedForward, Notes, drawn, key_of
+from train.model.roles import Role
+from train.split import split_like
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
+
+    from train.model.layers import View
+
+
+_NATIVE = getattr(F, "grouped_mm", None)  # not in every PyTorch
+_ALIGNED = 16  # bytes that a row must be a multiple of
+
+
+def grouped_linear(x: Tensor, weight: Tensor, ends: Tensor) -> Tensor:
+    """x [rows, inputs], weight [groups, outputs, inputs], ``ends`` int32 [groups], where each
+    group's rows end: [rows, outputs]. Rows behind the last end may be anything, and so may their
+    gradient.
+    """
+    out: Tensor = _linear(x, weight, ends)
+    return out
+
+
+def looped(x: Tensor, weight: Tensor, ends: Tensor) -> Tensor:
+    """The same, one group after the other."""
+    out = x.new_zeros(len(x), weight.shape[1])
+    first = 0
+    for matrix, end in zip(weight, ends.tolist(), strict=True):
+        torch.mm(x[first:end], matrix.t(), out=out[first:end])
+        first = end
+    return out
+
+
+def _fits(x: Tensor, *widths: int) -> bool:
+    """Return whether PyTorch's operator takes these."""
+    if _NATIVE is None or x.dtype not in (torch.bfloat16, torch.float16, torch.float32):
+        return False
+    return all(width * x.element_size() % _ALIGNED == 0 for width in widths)
+
+
+@torch.library.custom_op("llmcurate::grouped_linear", mutates_args=())
+def _linear(x: Tensor, weight: Tensor, ends: Tensor) -> Tensor:
+    if _NATIVE is not None and _fits(x, *weight.shape[1:]):
+        out: Tensor = _NATIVE(x.contiguous(), weight.transpose(-2, -1), offs=ends)
+        return out
+    return looped(x, weight, ends)
+
+
+@_linear.register_fake
+def _(x: Tensor, weight: Tensor, ends: Tensor) -> Tensor:
+    return x.new_empty(x.shape[0], weight.shape[1])
+
+
+@torch.library.custom_op("llmcurate::grouped_outer", mutates_args=())
+def _outer(grad: Tensor, x: Tensor, ends: Tensor) -> Tensor:
+    """The gradient of the matrices: each group's grad^T x, [groups, outputs, inputs]."""
+    if _NATIVE is not None and _fits(x, grad.shape[1], x.shape[1]):
+        out: Tensor = _NATIVE(grad.t(), x.contiguous(), offs=ends)
+        return out
+    out = x.new_zeros(len(ends), grad.shape[1], x.shape[1])
+    first = 0
+    for total, end in zip(out, ends.tolist(), strict=True):
+        torch.mm(grad[first:end].t(), x[first:end], out=total)
+        first = end
+    return out
+
+
+@_outer.register_fake
+def _(grad: Tensor, x: Tensor, ends: Tensor) -> Tensor:
+    return x.new_empty(ends.shape[0], grad.shape[1], x.shape[1])
+
+
+def _keep(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def _gradient(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+    x, weight, ends = ctx.saved_tensors
+    grad = grad.contiguous()
+    of_x = of_weight = None
+    if ctx.needs_input_grad[0]:
+        of_x = grouped_linear(grad, weight.transpose(-2, -1), ends)
+    if ctx.needs_input_grad[1]:
+        of_weight = _outer(grad, x, ends)
+    return of_x, of_weight, None
+
+
+_linear.register_autograd(_gradient, setup_context=_keep)
+
+
+class _Spread(torch.autograd.Function):
+    """Rows [tokens, n], each ``times`` times, in an order. The gradients of one token are added up
+    in turn, where an index_add on a GPU would add them in any.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, order: Tensor, back: Tensor, times: int) -> Tensor:
+        ctx.save_for_backward(back)
+        ctx.times = times
+        return x.index_select(0, order // times)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:  # type: ignore[override]
+        (back,) = ctx.saved_tensors
+        return grad.index_select(0, back).unflatten(0, (-1, ctx.times)).sum(1), None, None, None
+
+
+def spread(x: Tensor, order: Tensor, back: Tensor, times: int) -> Tensor:
+    """x [tokens, n]: row ``order[i] // times`` at i; ``back`` is the order's inverse."""
+    out: Tensor = _Spread.apply(x, order, back, times)
+    return out
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exchange:
+    """The processes of a ``group``, of which each has as many experts, in turn."""
+
+    group: Any
+
+    def there(
+        self, rows: Tensor, ends: Tensor, apply: Callable[[Tensor, Tensor], Tensor]
+    ) -> Tensor:
+        """Rows [n, hidden] sorted by expert, of all experts, where each one's end at ``ends``:
+        what ``apply``, which takes such rows of this process's experts, makes of them where their
+        expert is. Rows behind the last end become zeros.
+        """
+        size = dist.get_world_size(self.group)
+        counts = ends.long().diff(prepend=ends.new_zeros(1, dtype=torch.long))
+        theirs = torch.empty_like(counts)
+        dist.all_to_all_single(theirs, counts, group=self.group)
+        theirs = theirs.view(size, -1)  # [process, expert of this one]
+        away, here = torch.stack((counts.view(size, -1).sum(1), theirs.sum(1))).tolist()
+        came = _Send.apply(rows[: sum(away)], away, here, self.group)
+        experts = torch.arange(theirs.shape[1], device=rows.device).repeat(size)
+        order = experts.repeat_interleave(theirs.flatten()).argsort(stable=True)
+        results = apply(came.index_select(0, order), theirs.sum(0).cumsum(0).int())
+        out = _Send.apply(results.index_select(0, order.argsort()), here, away, self.group)
+        return F.pad(out, (0, 0, 0, len(rows) - len(out)))
+
+    def held(self, weight: Any) -> Tensor:
+        """This process's experts of a split matrix. Their gradient is of the tokens of all
+        processes, and divided by their number as those are that processes average.
+        """
+        out: Tensor = _Averaged.apply(weight.to_local(), dist.get_world_size(self.group))
+        return out
+
+
+class _Send(torch.autograd.Function):
+    """Rows [n, hidden]: ``away`` of them to each process, ``here`` from each; gradients go back."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, away: list[int], here: list[int], group: Any) -> Tensor:
+        ctx.way = here, away, group
+        out = rows.new_empty(sum(here), rows.shape[1])
+        dist.all_to_all_single(out, rows.contiguous(), here, away, group=group)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:  # type: ignore[override]
+        return _Send.apply(grad, *ctx.way), None, None, None
+
+
+class _Averaged(torch.autograd.Function):
+    """As it is; the gradient over ``count``."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, count: int) -> Tensor:
+        ctx.count = count
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        return grad / ctx.count, None
+
+
+_SITES = 1 << 20  # of what routers draw, beyond those of dropout
+_SECOND = 2 << 20  # of what is drawn for second experts
+_BITS = 23  # of a number drawn, of its 24
+
+
+class Routed(NamedTuple):
+    """``experts`` int64 and ``weights`` [batch, length, top_k] of each token; ``scores`` and
+    ``logits`` [batch, length, experts], float32, before any bias. Like experts, or None for all:
+    ``sent``, what goes to its expert if there is room, and ``kept``, what of it has room.
+    """
+
+    experts: Tensor
+    weights: Tensor
+    scores: Tensor
+    logits: Tensor
+    sent: Tensor | None = None
+    kept: Tensor | None = None
+
+
+class Router(nn.Module):
+    """What chooses, in float32 whatever the rest computes in (Fedus et al. 2022, section 2.4)."""
+
+    exact = True
+
+    def __init__(self, config: ModelConfig, layer: int) -> None:
+        super().__init__()
+        own, hidden = config.feed_forward, config.hidden
+        assert isinstance(own, settings.Experts)
+        site = _SITES + 2 * layer
+        self.own, self.jitter_key, self.noise_key = own, key_of(site), key_of(site + 1)
+        self.second_key = key_of(_SECOND + layer)
+        matrix = Role(
+            part="feed_forward",
+            use="matrix",
+            std=hidden**-0.5,
+            fan_in=hidden,
+            rate=1 / config.wider,
+        )
+        self.weight = nn.Parameter(torch.zeros(own.count, hidden))
+        self.noise = nn.Parameter(torch.zeros(own.count, hidden)) if own.noisy else None
+        # It follows from the loads, not from a gradient.
+        bias = torch.zeros(own.count)
+        self.bias = nn.Parameter(bias, requires_grad=False) if own.bias_rate else None
+        zeros = Role(part="feed_forward", use="matrix", fan_in=hidden, rate=1 / config.wider)
+        roles.give(self, weight=matrix, noise=zeros, bias=Role(part="feed_forward", use="vector"))
+
+    def scored(self, x: Tensor, draws: Tensor | None) -> tuple[Tensor, Tensor]:
+        """x [batch, length, hidden] to logits and scores [batch, length, experts]. ``draws``: int64
+        [batch, length], a seed a token for what is random, or None where nothing is.
+        """
+        with torch.autocast(x.device.type, enabled=False):
+            exact = x if x.dtype == torch.float64 else x.float()
+            if draws is not None and self.own.jitter:
+                even = 2 * _shares(draws, self.jitter_key, exact) - 1
+                exact = exact * (1 + self.own.jitter * even)
+            logits = F.linear(exact, self.weight.to(exact.dtype))
+            if draws is not None and self.noise is not None:
+                normal = _shares(draws, self.noise_key, logits).mul(2).sub(1).erfinv() * 2**0.5
+                deviation = F.softplus(F.linear(exact, self.noise.to(exact.dtype)))
+                logits = logits + normal * deviation
+            own = self.own.scores
+            return logits, logits.softmax(-1) if own == "softmax" else logits.sigmoid()
+
+    def forward(self, x: Tensor, view: View) -> Routed:
+        """The experts of each token, or, where those choose, the scores alone."""
+        own = self.own
+        draws = view.draws if self.training and own.random else None
+        if self.training and own.random and draws is None:
+            draws = torch.randint(2**62, x.shape[:2], device=x.device)
+        logits, scores = self.scored(x, draws)
+        if own.routing == "expert_choice":
+            return Routed(scores[..., :0].long(), scores[..., :0], scores, logits)
+        order = scores.detach()
+        if self.bias is not None:
+            order = order + self.bias
+        if own.top_groups < own.groups:
+            order = self._within_groups(order)
+        experts = order.topk(own.top_k, -1).indices
+        weights = scores.gather(-1, experts)
+        if own.normalise:
+            weights = weights / weights.sum(-1, keepdim=True)
+        sent = None
+        if draws is not None and own.random_second:
+            first, second = torch.ones_like(weights).bool().unbind(-1)
+            second = 2 * weights[..., 1] > _shares(draws, self.second_key, weights[..., :1])[..., 0]
+            sent = torch.stack((first, second), -1)
+        if own.scale != 1:
+            weights = weights * own.scale
+        limited = own.capacity is not None and self.training
+        kept = self._kept(experts, sent, view.counted) if limited else sent
+        return Routed(experts, weights, scores, logits, sent, kept)
+
+    def _within_groups(self, order: Tensor) -> Tensor:
+        """The same, but for the groups that a token's experts do not come from (DeepSeek-V2, arXiv
+        2405.04434, section 2.2.2; DeepSeek-V3, arXiv 2412.19437, section 2.1.2).
+        """
+        own = self.own
+        by_group = order.unflatten(-1, (own.groups, -1))
+        size = by_group.shape[-1]
+        ranks = by_group.topk(min(own.group_best, size), -1).values.sum(-1)
+        best = ranks.topk(own.top_groups, -1).indices
+        taken = torch.zeros_like(by_group[..., 0]).scatter(-1, best, 1.0) > 0
+        return order.masked_fill(~taken.repeat_interleave(size, -1), float("-inf"))
+
+    def _kept(self, experts: Tensor, sent: Tensor | None, counted: Tensor | None) -> Tensor:
+        """Which assignments an expert has room for: those of a row in turn, first choices before
+        second ones. Padding takes no room, nor what is not sent.
+        """
+        assert self.own.capacity is not None
+        _, length, choices = experts.shape
+        room = math.ceil(self.own.capacity * length * choices / self.own.count)
+        in_turn = experts.transpose(1, 2).flatten(1)
+        ones = F.one_hot(in_turn, self.own.count)
+        if counted is not None:
+            ones = ones * counted.repeat(1, choices)[..., None]
+        if sent is not None:
+            ones = ones * sent.transpose(1, 2).flatten(1)[..., None]
+        before = (ones.cumsum(1) - ones).gather(-1, in_turn[..., None])[..., 0]
+        kept = (before < room).unflatten(1, (choices, length)).transpose(1, 2)
+        return kept if sent is None else kept & sent
+
+    @torch.no_grad()
+    def rebalance(self, loads: Tensor) -> None:
+        """After a step with these ``loads`` [experts]: see ``bias_rate``."""
+        if self.bias is not None:
+            move = self.own.bias_rate * (loads.mean() - loads).sign()
+            self.bias.add_(split_like(move.to(self.bias.dtype), self.bias))
+
+
+def _shares(draws: Tensor | None, key: int, like: Tensor) -> Tensor:
+    """Numbers between 0 and 1 in the shape of ``like`` [batch, length, n], from the seeds of its
+    tokens.
+    """
+    assert draws is not None
+    numbers = drawn(draws, key, like.shape[-1]) >> 1
+    return (numbers.to(like.dtype) + 0.5) / 2**_BITS  # exact in float32, so never 0 or 1
+
+
+class Experts(nn.Module):
+    """x [batch, length, hidden] to the same: the weighed sum of what a token's experts make of it,
+    and of the shared feed-forward, if there is one.
+
+    ``gate``, ``up`` [experts, width, hidden] and ``down`` [experts, hidden, width] are an expert's
+    linear layers, as in ``FeedForward``.
+    """
+
+    def __init__(self, config: ModelConfig, layer: int) -> None:
+        super().__init__()
+        own, hidden = config.feed_forward, config.hidden
+        assert isinstance(own, settings.Experts)
+        self.own, self.key = own, key_of(_SITES + 2 * layer)
+        name, gated = ACTIVATIONS[own.activation]
+        self.activation = FUNCTIONS[name]
+        self.exchange: Exchange | None = None  # where processes hold some of the experts each
+        self.router = None if own.routing == "hash" else Router(config, layer)
+        inwards = nn.Parameter(torch.zeros(own.count, own.width, hidden))
+        self.gate = nn.Parameter(torch.zeros_like(inwards)) if gated else None
+        self.up = inwards
+        self.down = nn.Parameter(torch.zeros(own.count, hidden, own.width))
+
+        def role(inputs: int, shrink: float = 1.0) -> Role:
+            return Role(
+                part="feed_forward",
+                use="matrix",
+                std=shrink * inputs**-0.5,
+                fan_in=inputs,
+                rate=1 / config.wider,
+                met=own.top_k / own.count,
+            )
+
+        into, out = role(hidden, config.gain), role(own.width, config.shrink)
+        roles.give(self, gate=into, up=into, down=out)
+        self.shared = FeedForward(config, own.shared_width) if own.shared_width else None
+        self.shared_gate = (
+            roles.linear(hidden, 1, part="feed_forward", bias=False, rate=1 / config.wider)
+            if own.shared_gate
+            else None
+        )
+
+    def forward(self, x: Tensor, view: View) -> tuple[Tensor, Notes]:
+        """The output, and in training the ``notes``."""
+        routed = self._hashed(view) if self.router is None else self.router(x, view)
+        chosen = self.own.routing == "expert_choice"
+        out = (self._by_experts if chosen else self._by_tokens)(x, routed, view.counted)
+        notes = self.notes(routed, view.counted) if self.training else {}
+        if self.shared is not None:
+            added, _ = self.shared(x)
+            if self.shared_gate is not None:
+                added = added * self.shared_gate(x).sigmoid()
+            out = out + added
+        return out, notes
+
+    def _hashed(self, view: View) -> Routed:
+        """A fixed expert for each token of the vocabulary, others in each layer."""
+        assert view.tokens is not None
+        experts = drawn(view.tokens, self.key, 1) % self.own.count
+        ones = experts.new_ones(experts.shape, dtype=torch.float32)
+        return Routed(experts, ones, ones[..., :0], ones[..., :0])
+
+    def _by_tokens(self, x: Tensor, routed: Routed, counted: Tensor | None) -> Tensor:
+        flat, choices = x.flatten(0, 1), self.own.top_k
+        experts = routed.experts.flatten()
+        if routed.kept is not None:  # what has no room is sorted behind all experts
+            experts = torch.where(routed.kept.flatten(), experts, self.own.count)
+        experts, order = experts.sort(stable=True)
+        back = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=x.device))
+        rows, ends = spread(flat, order, back, choices), self._ends(experts)
+        if routed.kept is None:
+            results = self.apply_each(rows, ends)
+        else:
+            sent = (experts < self.own.count)[:, None]
+            results = self.apply_each(torch.where(sent, rows, 0), ends)
+            results = torch.where(sent, results, 0)
+        by_token = results.index_select(0, back).unflatten(0, (len(flat), choices))
+        weights = routed.weights.flatten(0, 1)[..., None].to(results.dtype)
+        return (by_token * weights).sum(1).view_as(x)
+
+    def _by_experts(self, x: Tensor, routed: Routed, counted: Tensor | None) -> Tensor:
+        """Each expert takes its best tokens of each row."""
+        batch, length, _ = x.shape
+        wanted = routed.scores if counted is None else routed.scores * counted[..., None]
+        take = min(length, max(1, length * self.own.top_k // self.own.count))
+        best = wanted.transpose(1, 2).topk(take, -1)  # [batch, experts, take]
+        rows = torch.arange(batch, device=x.device)[:, None, None] * length + best.indices
+        tokens = rows.transpose(0, 1).flatten()
+        weights = best.values.transpose(0, 1).flatten()[:, None] * self.own.scale
+        each = torch.full((self.own.count,), batch * take, device=x.device)
+        flat = x.flatten(0, 1)
+        results = self.apply_each(flat.index_select(0, tokens), each.cumsum(0).int())
+        out = torch.zeros(flat.shape, dtype=results.dtype, device=x.device)
+        return out.index_add(0, tokens, results * weights.to(results.dtype)).view_as(x)
+
+    def _ends(self, experts: Tensor) -> Tensor:
+        """Return where each expert's rows end among ``experts``, sorted: int32 [count]."""
+        every = torch.arange(self.own.count, device=experts.device)
+        return torch.searchsorted(experts, every, right=True).int()
+
+    def apply_each(self, rows: Tensor, ends: Tensor) -> Tensor:
+        """Rows [n, hidden] sorted by expert, each through its own, to the same shape."""
+        if self.exchange is None:
+            return self._through(rows, ends, self.gate, self.up, self.down)
+        up, down = self.exchange.held(self.up), self.exchange.held(self.down)
+        gate = None if self.gate is None else self.exchange.held(self.gate)
+        apply = partial(self._through, gate=gate, up=up, down=down)
+        return self.exchange.there(rows, ends, apply)
+
+    def _through(
+        self, rows: Tensor, ends: Tensor, gate: Tensor | None, up: Tensor, down: Tensor
+    ) -> Tensor:
+        low = in_products(rows)
+        rows = rows.to(low)
+        between = grouped_linear(rows, up.to(low), ends)
+        if gate is None:
+            between = self.activation(between)
+        else:
+            between = self.activation(grouped_linear(rows, gate.to(low), ends)) * between
+        return grouped_linear(between, down.to(low), ends)
+
+    def notes(self, routed: Routed, counted: Tensor | None) -> Notes:
+        """Sums over the tokens that are ``counted`` [batch, length], or all.
+
+        ``loads`` [experts]: assignments. ``balance``: experts x sum(f_i P_i) of each row (Fedus et
+        al. 2022, equation 4), f_i the share of its assignments that expert i has and P_i its mean
+        score, times the row's tokens; 1 a token where loads are even. ``device_balance``: the same
+        of groups. ``router_z``: squared log normalisers. ``dropped``: assignments without room.
+        """
+        experts, count = routed.experts, self.own.count
+        if counted is None:
+            counted = experts.new_ones(experts.shape[:2], dtype=torch.bool)
+        squares = {"router_z": (routed.logits.logsumexp(-1).square() * counted).sum()}
+        if self.own.routing == "expert_choice":  # loads are even
+            return squares
+        each = counted[..., None].expand_as(experts).flatten(1)
+        loads = torch.zeros(len(experts), count, device=experts.device)
+        loads = loads.scatter_add(1, experts.flatten(1), each.float())
+        notes = {"loads": loads.sum(0)}
+        if routed.kept is not None and self.own.capacity is not None:
+            sent = each if routed.sent is None else each & routed.sent.flatten(1)
+            notes["dropped"] = (sent & ~routed.kept.flatten(1)).float().sum() / self.own.top_k
+        if self.router is None:
+            return notes
+        scores = routed.scores
+        if self.own.scores == "sigmoid":
+            scores = scores / scores.sum(-1, keepdim=True)
+        tokens = counted.sum(1).clamp(min=1)
+        shares = loads / (tokens[:, None] * self.own.top_k)
+        totals, groups = (scores * counted[..., None]).sum(1), self.own.groups
+        notes["balance"] = count * (totals * shares).sum()
+        if groups > 1:
+            by_group = [each.unflatten(-1, (groups, -1)).sum(-1) for each in (totals, shares)]
+            notes["device_balance"] = groups * (by_group[0] * by_group[1]).sum()
+        return notes | squares
+
+    def rebalance(self, loads: Tensor) -> None:
+        """After a step with these ``loads`` [experts]."""
+        if self.router is not None:
+            self.router.rebalance(loads)
+
+    def share(self, mesh: DeviceMesh) -> set[nn.Parameter]:
+        """Give each process of ``mesh`` some of the experts, before there is memory for weights;
+        return their matrices.
+        """
+        from torch.distributed.tensor import DTensor, Shard
+
+        if self.own.count % mesh.size():
+            raise UsageError(
+                f"expert_parallel: {self.own.count} experts on {mesh.size()} processes; start a"
+                " divisor of them"
+            )
+        self.exchange = Exchange(group=mesh.get_group())
+        matrices = set()
+        for name in ("gate", "up", "down"):
+            if (whole := getattr(self, name)) is None:
+                continue
+            part = whole.detach().chunk(mesh.size())[0]
+            split = DTensor.from_local(part, mesh, [Shard(0)], run_check=False)
+            setattr(self, name, nn.Parameter(split))
+            matrices.add(getattr(self, name))
+        return matrices
+
+
+def of_layer(config: ModelConfig, layer: int) -> nn.Module:
+    """The feed-forward of a layer: experts, or a dense one in layers without them."""
+    own = config.feed_forward
+    assert isinstance(own, settings.Experts)
+    return Experts(config, layer) if own.at(layer) else FeedForward(config)
+
+
+FEED_FORWARDS[settings.Experts] = of_layer

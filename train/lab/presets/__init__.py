@@ -1,0 +1,1 @@
+"""Published sizes of encoders, encoder-decoders and mixtures of experts."""

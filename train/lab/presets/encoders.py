@@ -1,0 +1,242 @@
+"""Published encoders, and small ones, as plain functions (see presets/)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from llmcurate.base.settings import change
+from train.model.attention_settings import Biases, Grouped
+from train.model.config import Embedding, Generator, Head, ModelConfig, Norm
+from train.model.feed_forward_settings import Dense
+from train.model.position_settings import Learned, Position, Rope, encoding
+
+
+def bert(
+    layers: int,
+    hidden: int,
+    heads: int,
+    *,
+    vocab: int = 30_522,
+    context: int = 512,
+    share: int = 1,
+    embedding: Embedding | None = None,
+    head: Head | None = None,
+    offset: int = 0,
+    eps: float = 1e-12,
+    activation: str = "gelu",
+    dropout: float = 0.1,
+) -> ModelConfig:
+    """Devlin et al. 2019: norms after the parts, learned positions, segments."""
+    return ModelConfig(
+        vocab=vocab,
+        layers=layers,
+        hidden=hidden,
+        context=context,
+        causal=False,
+        share=share,
+        attention=Grouped(heads=heads, kv_heads=heads, head_dim=hidden // heads, bias="all"),
+        feed_forward=Dense(width=4 * hidden, activation=activation, bias=True),
+        norm=Norm(kind="layer", place="post", eps=eps),
+        position=Learned(offset=offset),
+        embedding=embedding or Embedding(norm=True, segments=2),
+        head=head or Head(bias=True, transform=True, pair="next"),
+        dropout=dropout,
+    )
+
+
+def roberta(layers: int, hidden: int, heads: int, *, vocab: int = 50_265, context: int = 512):  # type: ignore[no-untyped-def]
+    """Liu et al. 2019: BERT without pairs of segments; position 0 is row 2 of its table."""
+    return bert(
+        layers,
+        hidden,
+        heads,
+        vocab=vocab,
+        context=context,
+        embedding=Embedding(norm=True, segments=1),
+        head=Head(bias=True, transform=True),
+        offset=2,
+        eps=1e-5,
+    )
+
+
+def longformer(layers: int, hidden: int, heads: int, window: int, **more: int) -> ModelConfig:
+    """Beltagy et al. 2020: RoBERTa with ``window`` tokens of sight to either side and itself, and a
+    first token that sees all. Its global tokens have no queries, keys and values of their own here,
+    which is 3 x hidden x (hidden + 1) weights a layer fewer than published.
+    """
+    own = roberta(layers, hidden, heads, **more)
+    return change(own, {"attention": {"window": window + 1, "globals": 1}}, "model")
+
+
+def bigbird(
+    layers: int, hidden: int, heads: int, *, block: int, vocab: int, context: int
+) -> ModelConfig:
+    """Zaheer et al. 2020, table 8: three blocks in the window, two global and three random ones.
+    Global are the first two here, there the first and the last.
+    """
+    own = bert(
+        layers,
+        hidden,
+        heads,
+        vocab=vocab,
+        context=context,
+        head=Head(bias=True, transform=True),
+        activation="gelu_tanh",
+    )
+    blocks = {"window": 2, "globals": 2, "random": 3, "block": block}
+    return change(own, {"attention": blocks}, "model")
+
+
+def albert(layers: int, hidden: int, heads: int, *, size: int = 128, vocab: int = 30_000):  # type: ignore[no-untyped-def]
+    """Lan et al. 2020: all blocks share their weights, the embedding is narrow, segments may stand
+    in the wrong order."""
+    return bert(
+        layers,
+        hidden,
+        heads,
+        vocab=vocab,
+        share=layers,
+        embedding=Embedding(norm=True, segments=2, size=size),
+        head=Head(bias=True, transform=True, pair="order"),
+        activation="gelu_tanh",
+        dropout=0.0,
+    )
+
+
+def spanbert(layers: int, hidden: int, heads: int, *, vocab: int = 28_996, context: int = 512):  # type: ignore[no-untyped-def]
+    """Joshi et al. 2020: BERT's cased shape without pairs, and in training a head that predicts a
+    span from the tokens beside it; the spans are those of the objective ``masked`` with their unit.
+    """
+    return bert(
+        layers,
+        hidden,
+        heads,
+        vocab=vocab,
+        context=context,
+        head=Head(bias=True, transform=True, boundary=True),
+    )
+
+
+def deberta(
+    layers: int,
+    hidden: int,
+    heads: int,
+    *,
+    position: Callable[[], Position] = partial(encoding, "disentangled"),
+    bias: Biases = "but_keys",
+    vocab: int = 50_265,
+    context: int = 512,
+    dropout: float = 0.1,
+) -> ModelConfig:
+    """He et al. 2021: BERT's shape with disentangled attention, and no other positions. Their mask
+    decoder, which adds absolute positions before the head, is left out, as transformers has it.
+    """
+    config = bert(
+        layers,
+        hidden,
+        heads,
+        vocab=vocab,
+        context=context,
+        embedding=Embedding(norm=True),
+        head=Head(bias=True, transform=True),
+        eps=1e-7,
+        dropout=dropout,
+    )
+    assert isinstance(config.attention, Grouped)
+    attention = replace(config.attention, bias=bias)
+    return replace(config, attention=attention, position=position())
+
+
+_V3 = partial(encoding, "disentangled", buckets=256, norm=True, shared=True)
+deberta_tiny = partial(deberta, position=partial(encoding, "disentangled", span=128))
+deberta_v3 = partial(deberta, position=_V3, bias="all", vocab=128_100)
+
+
+def electra(
+    layers: int,
+    hidden: int,
+    heads: int,
+    *,
+    smaller: int = 4,
+    size: int | None = None,
+    vocab: int = 30_522,
+    context: int = 512,
+    dropout: float = 0.1,
+) -> ModelConfig:
+    """Clark et al. 2020: BERT's shape as a discriminator of replaced tokens, and a generator."""
+    config = bert(
+        layers,
+        hidden,
+        heads,
+        vocab=vocab,
+        context=context,
+        embedding=Embedding(norm=True, segments=2, size=size),
+        head=Head(bias=True, transform=True, replaced=True),
+        dropout=dropout,
+    )
+    return replace(config, generator=Generator(smaller=smaller))
+
+
+def modernbert(
+    layers: int, hidden: int, heads: int, mlp: int, *, vocab: int = 50_368, context: int = 8192
+) -> ModelConfig:
+    """Warner et al. 2024: rotary positions, GeGLU, two layers of 128 tokens of sight for each that
+    sees all, no biases but the head's."""
+    return ModelConfig(
+        vocab=vocab,
+        layers=layers,
+        hidden=hidden,
+        context=context,
+        causal=False,
+        attention=Grouped(
+            heads=heads,
+            kv_heads=heads,
+            head_dim=hidden // heads,
+            window=65,
+            window_pattern="FWW",
+        ),
+        feed_forward=Dense(width=mlp, activation="geglu"),
+        norm=Norm(kind="layer_no_bias", first=False),
+        position=Rope(theta=160_000.0, window_theta=10_000.0),
+        embedding=Embedding(norm=True),
+        head=Head(bias=True, transform=True),
+    )
+
+
+PRESETS = {
+    "bert-tiny": partial(bert, 4, 192, 6, vocab=4096, context=256, dropout=0.0),
+    "bert-base": partial(bert, 12, 768, 12),
+    "bert-large": partial(bert, 24, 1024, 16),
+    "roberta-tiny": partial(roberta, 4, 192, 6, vocab=4096, context=256),
+    "roberta-base": partial(roberta, 12, 768, 12),
+    "roberta-large": partial(roberta, 24, 1024, 16),
+    "wangchanberta": partial(roberta, 12, 768, 12, vocab=25_005, context=416),
+    "longformer-tiny": partial(longformer, 4, 192, 6, 16, vocab=4096, context=256),
+    "longformer-base": partial(longformer, 12, 768, 12, 256, context=4096),
+    "longformer-large": partial(longformer, 24, 1024, 16, 256, context=4096),
+    "bigbird-tiny": partial(bigbird, 4, 192, 6, block=8, vocab=4096, context=256),
+    "bigbird-base": partial(bigbird, 12, 768, 12, block=64, vocab=50_358, context=4096),
+    "bigbird-large": partial(bigbird, 24, 1024, 16, block=64, vocab=50_358, context=4096),
+    "albert-tiny": partial(albert, 4, 192, 6, size=64, vocab=4096),
+    "albert-base": partial(albert, 12, 768, 12),
+    "albert-large": partial(albert, 24, 1024, 16),
+    "albert-xlarge": partial(albert, 24, 2048, 32),
+    "albert-xxlarge": partial(albert, 12, 4096, 64),
+    "spanbert-base": partial(spanbert, 12, 768, 12),
+    "spanbert-large": partial(spanbert, 24, 1024, 16),
+    "deberta-tiny": partial(deberta_tiny, 4, 192, 6, vocab=4096, context=256, dropout=0.0),
+    "deberta-base": partial(deberta, 12, 768, 12),
+    "deberta-large": partial(deberta, 24, 1024, 16),
+    "deberta-v3-small": partial(deberta_v3, 6, 768, 12),
+    "deberta-v3-base": partial(deberta_v3, 12, 768, 12),
+    "deberta-v3-large": partial(deberta_v3, 24, 1024, 16),
+    "electra-tiny": partial(electra, 4, 192, 6, smaller=3, vocab=4096, context=256, dropout=0.0),
+    "electra-small": partial(electra, 12, 256, 4, size=128),
+    "electra-base": partial(electra, 12, 768, 12, smaller=3),
+    "electra-large": partial(electra, 24, 1024, 16),
+    "modernbert-tiny": partial(modernbert, 4, 192, 6, 256, vocab=4096, context=256),
+    "modernbert-base": partial(modernbert, 22, 768, 12, 1152),
+    "modernbert-large": partial(modernbert, 28, 1024, 16, 2624),
+}

@@ -1,0 +1,143 @@
+"""Published mixtures of experts, and a small one, as plain functions."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from functools import partial
+
+from train.model.attention_settings import Grouped, Latent
+from train.model.config import Head, ModelConfig, Norm
+from train.model.feed_forward_settings import Experts
+from train.model.position_settings import Rope, RopeScaling
+
+
+def mixtral(
+    layers: int,
+    hidden: int,
+    heads: int,
+    kv_heads: int,
+    width: int,
+    *,
+    vocab: int = 32_000,
+    context: int = 32_768,
+    tied: bool = False,
+) -> ModelConfig:
+    """Jiang et al. 2024: Mistral without a window, 8 experts of which each token has two."""
+    return ModelConfig(
+        vocab=vocab,
+        layers=layers,
+        hidden=hidden,
+        context=context,
+        attention=Grouped(heads=heads, kv_heads=kv_heads, head_dim=hidden // heads),
+        feed_forward=Experts(count=8, top_k=2, width=width, balance=0.02),
+        position=Rope(theta=1e6),
+        head=Head(tied=tied),
+    )
+
+
+def qwen2_moe() -> ModelConfig:
+    """Qwen1.5-MoE-A2.7B (Qwen Team 2024): 60 narrow experts of which each token has four, scores
+    as they are, and shared ones as wide as four, weighed by a gate.
+    """
+    return ModelConfig(
+        vocab=151_936,
+        layers=24,
+        hidden=2048,
+        context=8192,
+        attention=Grouped(heads=16, kv_heads=16, head_dim=128, bias="qkv"),
+        feed_forward=Experts(
+            count=60,
+            top_k=4,
+            width=1408,
+            normalise=False,
+            shared_width=5632,
+            shared_gate=True,
+            balance=0.001,
+        ),
+        norm=Norm(eps=1e-6),
+        position=Rope(theta=1e6),
+        head=Head(tied=False),
+    )
+
+
+def deepseek(
+    layers: int,
+    hidden: int,
+    attention: Latent,
+    feed_forward: Experts,
+    *,
+    vocab: int = 102_400,
+    share: float = 1.0,
+) -> ModelConfig:
+    """DeepSeek-V2 (arXiv 2405.04434) and V3 (arXiv 2412.19437), their rotation stretched from 4,096
+    to 163,840 tokens by YaRN; ``share``: see ``all_dims``.
+    """
+    yarn = RopeScaling(kind="yarn", factor=40.0, original_context=4096, all_dims=share)
+    return ModelConfig(
+        vocab=vocab,
+        layers=layers,
+        hidden=hidden,
+        context=163_840,
+        attention=attention,
+        feed_forward=feed_forward,
+        norm=Norm(eps=1e-6),
+        position=Rope(scaling=yarn),
+        head=Head(tied=False),
+    )
+
+
+# V2 leaves softmax scores as they are, and ranks groups of experts by their best one; V3 adds up
+# sigmoid scores to one, ranks groups by the best two, and balances by a bias.
+_V2 = partial(Experts, top_k=6, normalise=False, group_best=1, first_dense=1, balance=0.001)
+_V3 = partial(Experts, scores="sigmoid", scale=2.5, bias_rate=0.001, balance=0.001)
+
+
+def deepseek_tiny() -> ModelConfig:
+    """V3's choices in a small model, with its module for the token after the next."""
+    experts = _V3(count=16, top_k=4, width=64, shared_width=64, groups=4, top_groups=2)
+    experts = dataclasses.replace(experts, first_dense=1, dense_width=512)
+    return ModelConfig(
+        vocab=4096,
+        layers=4,
+        hidden=192,
+        context=256,
+        attention=Latent(
+            heads=6, query_rank=96, rank=64, rotary_dim=16, plain_dim=32, value_dim=32
+        ),
+        feed_forward=experts,
+        norm=Norm(eps=1e-6),
+        head=Head(mtp=1),
+    )
+
+
+def deepseek_v2_lite() -> ModelConfig:
+    """15.7 billion parameters, of which a token meets 2.4."""
+    experts = _V2(count=64, width=1408, shared_width=2 * 1408, dense_width=10_944)
+    return deepseek(27, 2048, Latent(heads=16), experts, share=0.707)
+
+
+def deepseek_v2() -> ModelConfig:
+    """236 billion parameters, of which a token meets 21; its experts come from 3 groups of 8."""
+    experts = _V2(count=160, width=1536, shared_width=2 * 1536, dense_width=12_288, scale=16.0)
+    experts = dataclasses.replace(experts, groups=8, top_groups=3)
+    return deepseek(60, 5120, Latent(heads=128, query_rank=1536), experts)
+
+
+def deepseek_v3() -> ModelConfig:
+    """671 billion parameters, of which a token meets 37; its experts come from 4 groups of 8."""
+    experts = _V3(count=256, top_k=8, width=2048, shared_width=2048, dense_width=18_432)
+    experts = dataclasses.replace(experts, first_dense=3, groups=8, top_groups=4)
+    return deepseek(61, 7168, Latent(heads=128, query_rank=1536), experts, vocab=129_280)
+
+
+PRESETS: dict[str, Callable[[], ModelConfig]] = {
+    "mixtral-tiny": partial(mixtral, 4, 192, 6, 2, 256, vocab=4096, context=256, tied=True),
+    "mixtral-8x7b": partial(mixtral, 32, 4096, 32, 8, 14_336),
+    "mixtral-8x22b": partial(mixtral, 56, 6144, 48, 8, 16_384, context=65_536),
+    "qwen2-moe": qwen2_moe,
+    "deepseek-tiny": deepseek_tiny,
+    "deepseek-v2-lite": deepseek_v2_lite,
+    "deepseek-v2": deepseek_v2,
+    "deepseek-v3": deepseek_v3,
+}

@@ -1,0 +1,125 @@
+"""Published encoder-decoders, and small ones: the original, T5, mT5, BART."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from train.model.attention_settings import Grouped
+from train.model.config import Embedding, Encoder, Head, ModelConfig, Norm
+from train.model.feed_forward_settings import Dense
+from train.model.position_settings import Learned, encoding
+
+
+def original(layers: int, hidden: int, heads: int, dropout: float) -> ModelConfig:
+    """Vaswani et al. 2017, table 3: norms after the parts, sinusoids, one matrix for both
+    embeddings and the head; its projections have no biases, the feed-forward has.
+    """
+    return ModelConfig(
+        vocab=37_000,
+        layers=layers,
+        hidden=hidden,
+        context=512,
+        attention=Grouped(heads=heads, kv_heads=heads, head_dim=hidden // heads),
+        feed_forward=Dense(width=4 * hidden, activation="relu", bias=True),
+        norm=Norm(kind="layer", place="post"),
+        position=encoding("sinusoidal"),
+        encoder=Encoder(layers=layers),
+        dropout=dropout,
+    )
+
+
+def t5(
+    layers: int,
+    hidden: int,
+    heads: int,
+    width: int,
+    *,
+    head_dim: int = 64,
+    vocab: int = 32_128,
+    context: int = 512,
+    activation: str = "relu",
+    tied: bool = True,
+    dropout: float = 0.1,
+) -> ModelConfig:
+    """Raffel et al. 2020: RMSNorm before the parts, buckets of distances, both ways in the encoder,
+    and no biases. That its queries are not scaled is in the first values of their matrix.
+    """
+    return ModelConfig(
+        vocab=vocab,
+        layers=layers,
+        hidden=hidden,
+        context=context,
+        attention=Grouped(heads=heads, kv_heads=heads, head_dim=head_dim),
+        feed_forward=Dense(width=width, activation=activation),
+        norm=Norm(eps=1e-6),
+        position=encoding("t5"),
+        head=Head(tied=tied),
+        encoder=Encoder(layers=layers),
+        dropout=dropout,
+    )
+
+
+def t5_1_1(layers: int, hidden: int, heads: int, width: int, *, vocab: int = 32_128) -> ModelConfig:
+    """T5 1.1, and with a vocabulary of 250,112 mT5 (Xue et al. 2021): gated GELU, a head of its
+    own, no dropout in pre-training.
+    """
+    return t5(
+        *(layers, hidden, heads, width),
+        vocab=vocab,
+        activation="geglu_tanh",
+        tied=False,
+        dropout=0.0,
+    )
+
+
+def bart(
+    layers: int,
+    hidden: int,
+    heads: int,
+    *,
+    vocab: int = 50_265,
+    context: int = 1024,
+    dropout: float = 0.1,
+) -> ModelConfig:
+    """Lewis et al. 2020: as BERT and GPT, norms after the parts and the embeddings, learned
+    positions of which 0 is row 2 of each table.
+    """
+    return ModelConfig(
+        vocab=vocab,
+        layers=layers,
+        hidden=hidden,
+        context=context,
+        attention=Grouped(heads=heads, kv_heads=heads, head_dim=hidden // heads, bias="all"),
+        feed_forward=Dense(width=4 * hidden, activation="gelu", bias=True),
+        norm=Norm(kind="layer", place="post"),
+        position=Learned(offset=2),
+        embedding=Embedding(norm=True),
+        head=Head(bias=True),
+        encoder=Encoder(layers=layers, learns="bart"),
+        dropout=dropout,
+    )
+
+
+_SIZES = {
+    "small": (8, 512, 6, 1024),
+    "base": (12, 768, 12, 2048),
+    "large": (24, 1024, 16, 2816),
+    "xl": (24, 2048, 32, 5120),
+    "xxl": (24, 4096, 64, 10_240),
+}
+PRESETS: dict[str, Callable[[], ModelConfig]] = {
+    "transformer-base": partial(original, 6, 512, 8, 0.1),
+    "transformer-big": partial(original, 6, 1024, 16, 0.3),
+    "t5-tiny": partial(t5, 4, 192, 6, 768, head_dim=32, vocab=4096, context=256, dropout=0.0),
+    "t5-small": partial(t5, 6, 512, 8, 2048),
+    "t5-base": partial(t5, 12, 768, 12, 3072),
+    "t5-large": partial(t5, 24, 1024, 16, 4096),
+    "t5-3b": partial(t5, 24, 1024, 32, 16_384, head_dim=128),
+    "t5-11b": partial(t5, 24, 1024, 128, 65_536, head_dim=128),
+    **{f"t5.1.1-{name}": partial(t5_1_1, *size) for name, size in _SIZES.items()},
+    **{f"mt5-{name}": partial(t5_1_1, *size, vocab=250_112) for name, size in _SIZES.items()},
+    "bart-tiny": partial(bart, 4, 192, 6, vocab=4096, context=256, dropout=0.0),
+    "bart-base": partial(bart, 6, 768, 12),
+    "bart-large": partial(bart, 12, 1024, 16),
+}

@@ -1,0 +1,129 @@
+"""A sweep: sizes of a model trained at several budgets, whose losses a scaling law is fitted to.
+
+Each budget is a comparison of the sizes (train/evaluate/compare.py) in a folder of its own, so that
+a run that is finished is not done again; so is each amount of distinct text that a budget goes
+through again and again (Muennighoff et al. 2023). The learning rate of every run falls to its floor
+at its own end, as Hoffmann et al. 2022 advise.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from llmcurate.base.errors import UsageError
+from llmcurate.base.settings import change
+from train.config import TrainConfig
+from train.evaluate.compare import Budget, Variant, compare
+from train.lab.scaling.fit import REPEATED
+from train.loop.training import Progress
+from train.model.presets import preset
+
+_SIZE = re.compile(r"([1-9]\d*)x([1-9]\d*)")
+
+
+def ladder(sizes: str, model: str = "tiny", changes: dict[str, Any] | None = None) -> list[Variant]:
+    """Variants of a preset from `32x2,64x2`: hidden size and layers. Heads keep their size, and the
+    feed-forward its share of the hidden size; keys are shared by about as many queries. Raises
+    ``LlmcurateError``.
+    """
+    base = change(preset(model), changes or {}, "model")
+    size, variants = base.attention.head_dim, []
+    for name in sizes.split(","):
+        match = _SIZE.fullmatch(name.strip())
+        if match is None:
+            raise UsageError(f"size {name!r}: write the hidden size and the layers, as 64x2")
+        hidden, layers = map(int, match.groups())
+        heads, rest = divmod(hidden, size)
+        if rest:
+            raise UsageError(
+                f"size {name}: give a hidden size that is a multiple of {size}, a head's"
+            )
+        shared = base.attention.heads // base.attention.kv_heads
+        own = {
+            "hidden": hidden,
+            "layers": layers,
+            "attention.heads": heads,
+            "attention.kv_heads": heads // shared if heads % shared == 0 else 1,
+            "feed_forward.width": max(1, base.feed_forward.width * hidden // base.hidden),
+        }
+        variants.append(Variant(name=match[0], model=model, changes=(changes or {}) | own))
+    return variants
+
+
+def parts_of(
+    budgets: Sequence[Budget], unique_tokens: Sequence[int]
+) -> list[tuple[Budget, int | None]]:
+    """Each budget, the least first, with all of the corpus, and with each amount of distinct text
+    that it reads more than once; of operations, each.
+    """
+    ordered = sorted(budgets, key=lambda each: each.flops or each.tokens or 0)
+    return [
+        (budget, unique)
+        for budget in ordered
+        for unique in (None, *sorted(set(unique_tokens)))
+        if unique is None or budget.tokens is None or unique < budget.tokens
+    ]
+
+
+def sweep(
+    shards: Path,
+    out: Path,
+    variants: list[Variant],
+    *,
+    budgets: list[Budget],
+    train: TrainConfig,
+    unique_tokens: Sequence[int] = (),
+    seeds: int = 1,
+    on_run: Callable[[str, int], None] = lambda name, seed: None,
+    on_progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Train every variant at every budget of ``parts_of`` these, from ``seeds`` seeds. ``points``:
+    a row a run, with its held-out loss; ``curves``: [operations, loss of the training batches] of
+    each size at each budget, of text read once. Stopped, it goes on. Raises ``LlmcurateError``.
+    """
+    points: list[dict[str, Any]] = []
+    curves: list[dict[str, Any]] = []
+    for budget, unique in parts_of(budgets, unique_tokens):
+        kind = "tokens" if budget.flops is None else "flops"
+        amount = f"{getattr(budget, kind):g}"
+        part = "" if unique is None else f"-unique-{unique:g}"
+
+        def begun(name: str, seed: int, at: str = f"at {amount} {kind}{part}") -> None:
+            on_run(f"{name} {at}", seed)
+
+        figures = compare(
+            shards,
+            out / f"{kind}-{amount}{part}",
+            variants,
+            train=train if unique is None else replace(train, unique_tokens=unique),
+            budget=budget,
+            seeds=seeds,
+            on_run=begun,
+            on_progress=on_progress,
+        )
+        for row in figures["variants"]:
+            shared = {key: row[key] for key in ("name", "parameters", "non_embedding", "tokens")}
+            shared["flops"] = row["flops"]
+            for run in row["runs"]:
+                own = {"loss": run["held_out_loss"]}
+                own |= {name: run[name] for name in ("seed", "seconds", "epochs")}
+                own["unique_tokens"] = round(row["tokens"] / max(1.0, run["epochs"]))
+                points.append(shared | own)
+            if row["epochs"] > REPEATED:
+                continue
+            per_token = row["flops_per_token"]
+            losses = [[tokens * per_token, loss] for tokens, loss in row["curve"]]
+            curves.append({"name": row["name"], "parameters": row["parameters"], "losses": losses})
+    return {
+        "shards": str(shards),
+        "seeds": figures["seeds"],
+        "train": figures["train"] | {"unique_tokens": train.unique_tokens},
+        "device": figures["device"],
+        "seconds": sum(point["seconds"] for point in points),
+        "points": points,
+        "curves": curves,
+    }
