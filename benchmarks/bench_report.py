@@ -113,7 +113,7 @@ def make(out: Path, documents_: int) -> None:
         "inputs": [],
     }
     record |= {"notices": [], "totals": totals, "stages": [], "products": []}
-    record |= {"host": host(), "started": "2026-01-01T00:00:00Z", "command": "bench"}
+    record |= {"host": vars(host()), "started": "2026-01-01T00:00:00Z", "command": "bench"}
     (out / "run.json").write_text(json.dumps(record))
 
 

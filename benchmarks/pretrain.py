@@ -115,7 +115,7 @@ def line(preset_name: str, context: int, rows: int, changes: dict[str, Any], sha
         finally:
             run.stepper.close()
             run.saver.close()
-    figures["attention"] = layer_backends(model, settings, device)[0]["backend"]
+    figures["attention"] = layer_backends(model, settings, device)[0].backend
     speed = rows * context / figures["seconds"]
     figures |= {"tokens_per_second": speed, "mfu": None}
     if run.peak is not None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from scripts.mutants import draw, slip
+from tests.parameters import mostly_slow
 
 ROOT = Path(__file__).parents[1]
 BORDERS = '''\
@@ -72,7 +73,7 @@ def test_messages_types_and_signals_are_left_as_they_are(code: str, changes: set
 
 
 @pytest.mark.parametrize(
-    "functions", [1, 2], ids=["of few, all tests", "of many, those that enter"]
+    "functions", mostly_slow([2, 1]), ids=["of many, those that enter", "of few, all tests"]
 )
 def test_a_slip_that_a_test_sees_is_killed_and_others_are_listed(
     small: Path, functions: int

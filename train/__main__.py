@@ -15,8 +15,9 @@ from typing import Any
 
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import LlmcurateError, UsageError
+from llmcurate.base.messages import json_values
 from llmcurate.base.settings import from_dict, unflat
-from llmcurate.base.terminal import echo, one_line, table, tell
+from llmcurate.base.terminal import echo, one_line, tell
 from train.config import TrainConfig
 from train.model.plugin_settings import TRUST_CODE
 
@@ -42,14 +43,24 @@ def main() -> int:
             settings["objective"] = asked.task
         settings = unflat(settings)  # eval.wiki=FOLDER
         config = from_dict(TrainConfig, settings, "--set")
-        from train.loop.distributed import first_process
+        from train.loop.distributed import first_process, processes
         from train.loop.pretrain import pretrain
 
         shards = None if str(asked.shards) == "-" else asked.shards
         if asked.dry_run:
-            lines = _forecast(shards, asked.out, asked.model, changes, config, asked.json)
-            for line in lines if first_process() else ():
-                echo(line)
+            from train.loop.forecast import forecast
+
+            figures = forecast(
+                shards,
+                asked.out,
+                model=asked.model,
+                changes=changes,
+                train=config,
+                processes=processes(),  # that torchrun started
+            )
+            if first_process():
+                text = "\n".join(figures.lines(asked.model))
+                echo(json.dumps(json_values(figures)) if asked.json else text)
             return 0
         summary = pretrain(
             shards,
@@ -66,28 +77,6 @@ def main() -> int:
     if first_process():
         echo(json.dumps({"summary": summary}) if asked.json else _summary_line(summary))
     return 0
-
-
-def _forecast(
-    shards: Path | None,
-    out: Path,
-    model: str,
-    changes: dict[str, Any],
-    train: TrainConfig,
-    as_json: bool,
-) -> list[str]:
-    """What the run would take in the processes that torchrun started."""
-    from train.loop.distributed import processes
-    from train.loop.forecast import forecast, forecast_tables
-
-    count = processes()
-    figures = forecast(shards, out, model=model, changes=changes, train=train, processes=count)
-    if as_json:
-        return [json.dumps(figures)]
-    lines: list[str] = []
-    for own in forecast_tables(model, figures):
-        lines += ["", own.title, *table(own.head, own.rows, own.left, indent=2)]
-    return lines[1:]
 
 
 def _settings(sets: list[str]) -> dict[str, Any]:

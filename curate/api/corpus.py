@@ -104,7 +104,7 @@ class Corpus:
         from curate.steps.recipe import compose
 
         steps = [(name, dict(settings)) for name, settings in self.steps]
-        return replace(compose("corpus", steps, reading=self.reading), input=self.inputs)
+        return replace(compose("corpus", steps, **self.reading), input=self.inputs)
 
     def run(
         self,

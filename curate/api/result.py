@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmcurate.base.errors import UsageError
+from llmcurate.base.terminal import say
 
 if TYPE_CHECKING:
     from curate.api.documents import StoredDocuments
@@ -206,7 +207,6 @@ def result_of(
 ) -> Result:
     """Runs the recipe. An interrupt leaves `out` as a killed run does: the same call goes on."""
     from curate.run.driver import carry_out
-    from llmcurate.base.terminal import say
 
     aside = None if scratch is None else Path(scratch)
     try:

@@ -13,7 +13,7 @@ from curate.api.tables import names_of
 from llmcurate.base.errors import UsageError
 
 if TYPE_CHECKING:
-    from curate.steps.recipe import Change, Recipe
+    from curate.steps.recipe import Recipe
 
 
 def run_recipe(
@@ -56,7 +56,12 @@ def run_recipe(
 
     reading = {"limit": limit, "share": share, "split": split, "config": config}
     reading["columns.text"] = text_column
-    changes = [*_changes(settings)]
+    changes = []
+    for section, values in settings.items():
+        written = f"{section}={values!r}"
+        if not isinstance(values, Mapping):
+            raise UsageError(f"{written}: settings are a mapping, as {section}={{'key': value}}")
+        changes += [Change(section, str(key), value, written) for key, value in values.items()]
     changes += [Change("read", k, v, f"{k}={v}") for k, v in reading.items() if v is not None]
     if isinstance(recipe, (str, os.PathLike)):
         chosen = load(Path(recipe) if isinstance(recipe, os.PathLike) else recipe, tuple(changes))
@@ -70,14 +75,3 @@ def run_recipe(
 def sbatch(options: Mapping[str, str | int] | None) -> tuple[str, ...]:
     """Options of sbatch as the engine takes them, KEY=VALUE."""
     return tuple(f"{key}={value}" for key, value in (options or {}).items())
-
-
-def _changes(settings: Mapping[str, Any]) -> Iterable[Change]:
-    from curate.steps.recipe import Change
-
-    for section, values in settings.items():
-        written = f"{section}={values!r}"
-        if not isinstance(values, Mapping):
-            raise UsageError(f"{written}: settings are a mapping, as {section}={{'key': value}}")
-        for key, value in values.items():
-            yield Change(section, str(key), value, written)

@@ -16,6 +16,7 @@ from curate.cli.options import (
     read_changes,
 )
 from curate.cli.settings import READS_TEXTS, command
+from curate.products.needs import needs_training
 from llmcurate.base.errors import UsageError
 from llmcurate.base.terminal import echo
 
@@ -75,7 +76,6 @@ def ablate(
     from curate.api.model_settings import Ablate
     from curate.engines.base import check_engine
     from curate.products.eval_texts import named_paths
-    from curate.products.needs import needs_training
 
     chosen = Ablate.of(**settings)
     check_engine(options.engine, options.address)

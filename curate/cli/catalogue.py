@@ -10,7 +10,7 @@ import typer
 from curate.cli import completion
 from curate.cli.options import DEFAULT, app
 from curate.cli.settings import SettingsCommand
-from llmcurate.base.terminal import echo
+from llmcurate.base.terminal import echo, table
 
 READ = "read"  # the section of a recipe that is no step
 
@@ -32,7 +32,6 @@ def recipes(
     llmcurate recipes fineweb > mine.yaml
     """
     from curate.steps.shipped import shipped, text_of
-    from llmcurate.base.terminal import table
 
     if name is not None:
         echo(text_of(name), end="")
@@ -59,7 +58,6 @@ def steps(
     llmcurate steps dedup_minhash
     """
     from curate.steps.registry import REGISTRY, definition_of, step_names
-    from llmcurate.base.terminal import table
 
     if name is not None:
         echo(_step_text(name))
@@ -74,52 +72,33 @@ def _step_text(name: str) -> str:
     """A step with its settings, each in a paragraph, and two examples."""
     from textwrap import fill
 
-    from curate.steps.registry import definition_of, shipped_schema
+    from curate.steps.registry import definition_of, shipped_schema, type_text
 
     definition = definition_of(name)
     lines = [f"{name}: {definition['description']}"]
     if paper := definition.get("paper"):
         lines.append(f"published: {paper}")
-    setting = _shown_setting(definition)
-    item = "" if name == READ else "- "
-    lines += ["", "in a recipe:", f"  {item}{_entry(name, setting)}"]
+    fields = definition.get("properties", {})
+    choices_first = sorted(fields.items(), key=lambda entry: "enum" not in entry[1])
+    numbers = (int, float)  # and no switches
+    shown = (n for n, f in choices_first if "enum" in f or type(f.get("default")) in numbers)
+    setting = next(((n, fields[n].get("default")) for n in shown), None)
+    item = name if name == READ else f"- {name}"
+    item += f": {{{setting[0]}: {setting[1]}}}" if setting else ""
+    lines += ["", "in a recipe:", f"  {item}"]
     if name != READ and (command := _command_of(name, setting)):
         lines += ["on the command line:", f"  {command}"]
     lines += ["", "settings:"]
     schema = {"$defs": shipped_schema()["$defs"] | definition.get("$defs", {})}
-    for setting, field in definition.get("properties", {}).items():
-        lines.append(f"  {setting}: {_facts(field, schema)}")
+    for key, field in fields.items():
+        kind, value = type_text(field, schema), field.get("default")
+        default = "none" if value in (None, "", [], {}) else value
+        text = default if isinstance(default, str) else json.dumps(default)
+        usual = f"by default {text}" if "default" in field else "required"
+        lines.append(f"  {key}: {kind}, {usual}")
         if text := field["description"]:
             lines.append(fill(text, 96, initial_indent="      ", subsequent_indent="      "))
     return "\n".join(lines)
-
-
-def _facts(field: dict[str, Any], schema: dict[str, Any]) -> str:
-    """Type, limits and default of a setting."""
-    from curate.steps.registry import type_text
-
-    kind = type_text(field, schema)
-    if "default" not in field:
-        return f"{kind}, required"
-    value = field["default"]
-    if value in (None, "", [], {}):
-        return f"{kind}, by default none"
-    return f"{kind}, by default {value if isinstance(value, str) else json.dumps(value)}"
-
-
-def _shown_setting(definition: dict[str, Any]) -> tuple[str, Any] | None:
-    """A setting for an example, with its default: the first choice, else the first number."""
-    fields = definition.get("properties", {}).items()
-    for name, field in sorted(fields, key=lambda entry: "enum" not in entry[1]):
-        value = field.get("default")
-        if "enum" in field or (isinstance(value, (int, float)) and not isinstance(value, bool)):
-            return name, value
-    return None
-
-
-def _entry(name: str, setting: tuple[str, Any] | None) -> str:
-    """The step as a recipe has it."""
-    return name if setting is None else f"{name}: {{{setting[0]}: {setting[1]}}}"
 
 
 def _command_of(name: str, setting: tuple[str, Any] | None) -> str | None:

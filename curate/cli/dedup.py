@@ -20,9 +20,10 @@ from curate.cli.options import (
     newest,
     output,
 )
-from curate.cli.settings import Steps, command
+from curate.cli.settings import Steps, command, run_steps
+from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal import answer, echo, echo_json
+from llmcurate.base.terminal import answer, coloured, echo, echo_json
 
 if TYPE_CHECKING:
     from curate.cli.options import CommandOptions
@@ -96,7 +97,6 @@ def dedup(
     llmcurate dedup corpus/ -o out --method paragraphs --keep none --hash sha1-64
     llmcurate dedup new/ -o out2 --method minhash --against out
     """
-    from curate.cli.execution import run_steps
     from curate.dedup.methods import steps_with_options
 
     run_steps("dedup", steps_with_options(method, settings), inputs, options, sets)
@@ -125,7 +125,6 @@ def clusters(
 
     from curate.api.command_settings import Clusters
     from curate.inspect.report import clusters as browsing
-    from llmcurate.base.terminal import coloured
 
     out = newest("dedup", out, "OUT")
     chosen = Clusters.of(**settings)
@@ -159,11 +158,11 @@ def import_signatures(
     """
 
     from curate.dedup.minhash.lean_minhash import import_signatures as make_index
-    from llmcurate.base.disk.units import counted
 
-    figures = make_index(signatures, out)
-    text = f"{out}: signatures of {counted(figures['documents'], 'document')}"
-    answer({**figures, "out": str(out)}, text, as_json)
+    documents, record = make_index(signatures, out)
+    text = f"{out}: signatures of {counted(documents, 'document')}"
+    figures = {"documents": documents, "settings": record.comparable, "out": str(out)}
+    answer(figures, text, as_json)
 
 
 @command(dedup_app, "Hashes", "hashes")
@@ -199,8 +198,6 @@ def decontaminate(
     if not settings.get("evals"):
         raise UsageError("name the test items: --evals FILE (repeatable)")
     steps = [("decontaminate", settings)]
-    from curate.cli.execution import run_steps
-
     outcome = run_steps("decontaminate", steps, inputs, options, sets)
     if not options.as_json:
         for stage in outcome.stages:

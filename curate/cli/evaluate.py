@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
@@ -11,7 +11,11 @@ from curate.cli.options import Json, Quiet, ReadOptions, TrustCode, app, newest,
 from curate.cli.settings import READS_TEXTS, command
 from curate.products.needs import needs_training
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal import answer
+from llmcurate.base.terminal import answer, say, table
+
+if TYPE_CHECKING:
+    from train.evaluate.judge import Judgement
+    from train.loop.evaluate import Score
 
 
 @command(app, "Evaluate", reads=READS_TEXTS)
@@ -52,7 +56,6 @@ def evaluate(
     from curate.api.model_settings import Evaluate
     from curate.formats.folders import needs
     from curate.products.eval_texts import as_shards, named_paths
-    from llmcurate.base.terminal import say
 
     no_model = "=" in model and not Path(model).exists()
     folder = newest("model", None if no_model else Path(model), "MODEL")
@@ -90,17 +93,16 @@ def evaluate(
     answer(figures, evaluation_text(figures), as_json)
 
 
-def evaluation_text(figures: dict[str, Any]) -> str:
+def evaluation_text(figures: Judgement) -> str:
     """The scores of a model in tables: of texts, and of questions."""
     from llmcurate.base.pages.html import plain
-    from llmcurate.base.terminal import table
 
     texts, questions = [], []
-    for name, score in figures["texts"].items():
-        interval = _bounds(score["bits_per_byte_interval"])
-        texts.append([plain(name, 48), *_cells(score), interval])
-        texts += [[f"  {plain(n, 46)}", *_cells(s), ""] for n, s in score["sources"].items()]
-    for name, score in figures["questions"].items():
+    for name, own in figures.texts.items():
+        texts.append([plain(name, 48), *_cells(own), _bounds(own.bits_per_byte_interval)])
+        texts += [[f"  {plain(n, 46)}", *_cells(s), ""] for n, s in own.sources.items()]
+    score: Any
+    for name, score in figures.questions.items():
         by_bytes = score.get("accuracy_by_bytes")
         questions.append(
             [
@@ -124,10 +126,10 @@ def evaluation_text(figures: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _cells(score: dict[str, Any]) -> list[str]:
-    bits = score["bits_per_byte"]  # None: nothing says how many bytes the text has
+def _cells(score: Score) -> list[str]:
+    bits = score.bits_per_byte  # None: nothing says how many bytes the text has
     shown = "-" if bits is None else f"{bits:.3f}"
-    return [f"{score['documents']:,}", f"{score['tokens']:,}", f"{score['loss']:.3f}", shown]
+    return [f"{score.documents:,}", f"{score.tokens:,}", f"{score.loss:.3f}", shown]
 
 
 def _bounds(interval: list[float] | None) -> str:

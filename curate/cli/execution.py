@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,34 +10,15 @@ import typer
 
 from curate.cli.options import CommandOptions
 from curate.run import workspace
-from curate.steps.contracts import Forecasts, to_fetch
+from curate.steps.contracts import to_fetch
 from llmcurate.base.disk.units import counted, format_bytes
 from llmcurate.base.errors import UsageError
 from llmcurate.base.terminal import echo, echo_json, say
 
 if TYPE_CHECKING:
-    from curate.cli.settings import Steps
     from curate.run.plan import RunPlan
     from curate.run.records import Outcome
     from curate.steps.recipe import Recipe
-
-
-def run_steps(
-    title: str,
-    steps: Steps,
-    inputs: list[str] | None,
-    options: CommandOptions,
-    sets: Sequence[str] | None = None,
-) -> Outcome:
-    """Runs a recipe of the steps, after a word on what they take."""
-    from curate.steps.recipe import compose
-
-    recipe = compose(title, steps, tuple(sets or ()))
-    for step in recipe.document_steps:
-        lines: list[str] = step.forecast() if isinstance(step, Forecasts) else []
-        for line in lines:
-            say(line, options.quiet)
-    return execute(recipe, inputs or [], options, title)
 
 
 def execute(recipe: Recipe, inputs: list[str], options: CommandOptions, title: str) -> Outcome:

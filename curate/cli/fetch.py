@@ -12,8 +12,10 @@ import typer
 
 from curate.cli.options import Json, Quiet, app, output
 from curate.cli.settings import command
+from llmcurate.base.disk.files import make_folder
+from llmcurate.base.disk.units import counted, format_bytes, parse_rate
 from llmcurate.base.errors import RunFailed, UsageError
-from llmcurate.base.terminal import echo_json
+from llmcurate.base.terminal import Progress, echo_json, say
 
 if TYPE_CHECKING:
     from curate.api.command_settings import Fetch
@@ -79,8 +81,6 @@ class _Work:
     @property
     def rate(self) -> float | None:
         """Bytes a second."""
-        from llmcurate.base.disk.units import parse_rate
-
         return parse_rate(self.chosen.rate) if self.chosen.rate else None
 
     def download(
@@ -88,8 +88,6 @@ class _Work:
     ) -> Outcome:
         """Files, with a line of progress."""
         from curate.fetch.download import download
-        from llmcurate.base.disk.units import format_bytes
-        from llmcurate.base.terminal import Progress, say
 
         with Progress(label, len(files), self.quiet) as progress:
 
@@ -109,9 +107,6 @@ class _Work:
 
     def fetched(self, fetched: int, there: int, size: int, label: str) -> Fetched:
         """The outcome, which is said to the user."""
-        from llmcurate.base.disk.units import counted, format_bytes
-        from llmcurate.base.terminal import say
-
         seconds = time.monotonic() - self.began
         present = f", {there} were there" if there else ""
         count = f"{counted(fetched, label)}, {format_bytes(size)} in {seconds:.0f} s{present}"
@@ -155,8 +150,6 @@ def _files(names: list[str], work: _Work) -> Fetched:
     from curate.fetch.download import fetch_one, forbid_offline
     from curate.fetch.file_lists import wanted_files
     from curate.fetch.transfer import Wanted
-    from llmcurate.base.disk.files import make_folder
-    from llmcurate.base.disk.units import counted
 
     chosen = work.chosen
 
@@ -184,9 +177,6 @@ def _files(names: list[str], work: _Work) -> Fetched:
 def _captures(rows: list[str], work: _Work) -> Fetched:
     """The same of captures, from rows and from a URL index."""
     from curate.fetch.ranged import Query, captures_of, fetch_captures, local_captures
-    from llmcurate.base.disk.files import make_folder
-    from llmcurate.base.disk.units import counted
-    from llmcurate.base.terminal import say
 
     chosen = work.chosen
     captures = [capture for name in rows for capture in local_captures(name)]

@@ -25,8 +25,9 @@ from curate.cli.options import (
     workspace,
 )
 from curate.cli.settings import command
+from llmcurate.base.disk.files import make_folder, write_text
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal import answer, echo, echo_json
+from llmcurate.base.terminal import answer, echo, echo_json, say
 
 
 def _a_run(folder: Path | None) -> Path | None:
@@ -147,8 +148,6 @@ def _answer(run: Path, sets: tuple[str, ...], page: Path | None, as_json: bool) 
     from curate.inspect.whatif.figures import answer
     from curate.inspect.whatif.rendering import page as page_of
     from curate.inspect.whatif.rendering import text
-    from llmcurate.base.disk.files import write_text
-    from llmcurate.base.terminal import say
 
     _check_page(page, "-o")
     figures = answer(run, sets)
@@ -199,7 +198,6 @@ def browse(
     """
     from curate.api.command_settings import Browse
     from curate.inspect.browse.library import library
-    from llmcurate.base.disk.files import make_folder, write_text
 
     chosen = Browse.of(**settings)
     run = newest("corpus", run, "RUN")
@@ -233,8 +231,6 @@ def browse(
 
 def finished(run: Path | None) -> Path:
     """The run; in a workspace by default the newest one, which a line names."""
-    from llmcurate.base.terminal import say
-
     folder = newest("finished run", run, "RUN")
     say(f"the newest run: {folder}", quiet=run is not None)
     return folder

@@ -94,13 +94,13 @@ def mix(
     llmcurate mix corpus/ --by lang --weights temperature --floor en=0.3 -o mixed
     """
     from curate.cli.execution import execute
-    from curate.mix.product import command_settings as parsed
+    from curate.mix.settings import command_settings as parsed
     from curate.steps.recipe import compose
 
     short = {"weights": weights, "shards": shards, "total": total, "amounts": amounts}
     short |= {"epochs": epochs, "floors": floors, "caps": caps, "quality": quality}
     asked = {name: value for name, value in short.items() if value is not None}
-    chosen = parsed({**settings, **asked, "undated": undated}, corpus_of(inputs))
+    chosen = parsed(corpus_of(inputs), **{**settings, **asked, "undated": undated})
     recipe = compose("mix", [("mix", chosen)], (*(sets or ()), *read_changes(read)))
     execute(recipe, [], options, "mix")
     if options.dry_run:

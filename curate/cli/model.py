@@ -16,6 +16,7 @@ from curate.cli.options import (
     group,
 )
 from curate.cli.settings import command
+from curate.products.needs import needs_training
 from llmcurate.base.disk.units import counted, format_bytes, format_percent, format_scaled
 from llmcurate.base.errors import UsageError
 from llmcurate.base.terminal import answer, table
@@ -50,7 +51,6 @@ def model_show(
     llmcurate model show 124m --set model.attention.window=64
     """
     from curate.api.model_settings import ModelShow
-    from curate.products.needs import needs_training
 
     chosen = ModelShow.of(**settings)
     with needs_training():
@@ -104,8 +104,6 @@ def config_of(model: str, vocab: int | None, sets: list[str]) -> ModelConfig:
 @model_app.command("list")
 def model_list(as_json: Json = False) -> None:
     """List the presets: names, parameters, architecture."""
-    from curate.products.needs import needs_training
-
     with needs_training():
         from train.measure.accounting import architecture_row, parameters
         from train.model.presets import PRESETS

@@ -9,6 +9,7 @@ from typing import Annotated, Optional
 import typer
 
 from curate.cli.options import group, output
+from llmcurate.base.disk.files import make_folder
 from llmcurate.base.errors import UsageError
 from llmcurate.base.terminal import echo
 
@@ -121,8 +122,6 @@ def step(
     Example:
     llmcurate new step share_of_digits -o my-step
     """
-    from llmcurate.base.disk.files import make_folder
-
     _check_name(name)
     folder = out or Path(f"llmcurate-{name.replace('_', '-')}")
     if folder.exists():

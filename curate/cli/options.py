@@ -143,19 +143,13 @@ def _text(parameter: Any) -> str:
     if parameter.param_type_name == "option" and parameter.is_flag and not default:
         default = None
     help_text = " ".join((parameter.help or "").split())
-    bracket = shown_facts(facts, default, required=parameter.required)
+    bracket = shown_facts(limits_text(facts), default, parameter.required)
     return " ".join(filter(None, [help_text, bracket]))
 
 
-def shown_facts(
-    facts: dict[str, Any],
-    default: Any,
-    before: list[str] | None = None,
-    behind: list[str] | None = None,
-    required: bool = False,
-) -> str:
-    """Limits and default of a value, in brackets; before and behind: what else is said of it."""
-    texts = [*(before or ()), *limits_text(facts), *(behind or ())]
+def shown_facts(texts: list[str], default: Any, required: bool) -> str:
+    """Limits and default of a value, in brackets; texts: the limits, and what else is said."""
+    texts = list(texts)
     if required:
         texts.append("required")
     elif default not in NOTHING and not callable(default):

@@ -32,37 +32,37 @@ def reference_page(schema: dict[str, Any]) -> str:
     steps = {n: d for n, d in schema["$defs"].items() if not n[0].isupper()}
     commands = [f"llmcurate {command.command}" for command in settings_classes().values()]
     parts = [INTRODUCTION, f"Steps: {_links(steps)}.\n", f"Commands: {_links(commands)}.\n"]
-    for name, definition in steps.items():
-        title = "read" if name == "read" else f"`{name}`"
-        rows = [_row(key, field, schema) for key, field in definition["properties"].items()]
-        paper = f" Published: {definition['paper']}." if "paper" in definition else ""
+    chapters = [("read" if name == "read" else f"`{name}`", d) for name, d in steps.items()]
+    chapters += [
+        (f"`llmcurate {command.command}`", class_schema(command))
+        for command in settings_classes().values()
+    ]
+    for title, definition in chapters:
+        is_step = not title.startswith("`llmcurate ")
+        paper = f" Published: {definition['paper']}." if is_step and "paper" in definition else ""
         parts.append(f"## {title}\n\n{definition.get('description', '')}{paper}\n")
+        rows = []
+        for key, field in definition["properties"].items():
+            value = field.get("default")
+            shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            usual = "empty" if value in ("", [], {}) else "none" if value is None else f"`{shown}`"
+            cells = (
+                f"`{key}`" if is_step else f"`--{key.replace('_', '-')}`",
+                type_text(field, schema),
+                usual if "default" in field else "required",
+                field.get("description", ""),
+            )
+            rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n")
         if rows:
-            parts.append("| setting | type | default | |\n|---|---|---|---|\n" + "\n".join(rows))
-            parts[-1] += "\n"
-    for command in settings_classes().values():
-        described = class_schema(command)
-        rows = [
-            _row(f"--{key.replace('_', '-')}", field, schema)
-            for key, field in described["properties"].items()
-        ]
-        parts.append(f"## `llmcurate {command.command}`\n\n{described['description']}\n")
-        parts.append("| option | type | default | |\n|---|---|---|---|\n" + "\n".join(rows) + "\n")
+            head = (
+                f"| {'setting' if is_step else 'option'} | type | default | |\n|---|---|---|---|\n"
+            )
+            parts.append(head + "".join(rows))
     return "\n".join(parts)
 
 
 def _links(names: Iterable[str]) -> str:
-    """Links to the chapters of these names, by the anchors of their headings."""
     return ",\n".join(f"[{n.removeprefix('llmcurate ')}](#{n.replace(' ', '-')})" for n in names)
-
-
-def _row(name: str, field: dict[str, Any], schema: dict[str, Any]) -> str:
-    value = field.get("default")
-    shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    default = "none" if value is None else f"`{shown}`" if value not in ("", [], {}) else "empty"
-    default = default if "default" in field else "required"
-    cells = (f"`{name}`", type_text(field, schema), default, field.get("description", ""))
-    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 def main() -> None:

@@ -24,7 +24,8 @@ from curate.cli.options import (
 from curate.cli.settings import READS_ALL, command
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import LlmcurateError, LockHeld, UsageError, disk_error
-from llmcurate.base.terminal import echo, echo_json, tell
+from llmcurate.base.messages import json_values
+from llmcurate.base.terminal import echo, echo_json, say, tell
 
 if TYPE_CHECKING:
     from curate.api.command_settings import Refresh
@@ -131,11 +132,10 @@ def _run(request: Request, how: How) -> int:
             if not isinstance(error, LockHeld):  # the one that holds it tells its own
                 hooks.call(request.home, text, code)
         if settings.metrics and not request.dry_run and not isinstance(error, LockHeld):
-            of_run = outcome.json() if outcome else {}
             seconds = time.perf_counter() - began
-            write_metrics(settings.metrics, request.home, code, seconds, of_run)
+            write_metrics(settings.metrics, request.home, code, seconds, outcome)
         if log and outcome:
-            log.info("%s", outcome.line(), extra={FIELDS: outcome.json()})
+            log.info("%s", outcome.line(), extra={FIELDS: json_values(outcome)})
     if error is not None and (log is None or "--debug" in sys.argv):
         raise error
     return code
@@ -155,7 +155,6 @@ def _refresh(request: Request, how: How) -> Refreshed | None:
     from curate.formats.fetched import expanded
     from curate.run.homes import FILE
     from curate.steps.recipe import load
-    from llmcurate.base.terminal import say
 
     home, settings = request.home, request.settings
     if settings.rollback is not None:
@@ -189,10 +188,10 @@ def _print_outcome(outcome: Refreshed, how: How, as_json: bool) -> None:
         tell(outcome.damage)
     if outcome.products and not how.quiet:
         echo(f"products: {outcome.products}")
-    if outcome.totals and not how.quiet:
+    if outcome.kind in ("run", "rebuild") and not how.quiet:
         echo(f"report: {outcome.home / 'runs' / str(outcome.name) / 'report.html'}")
     if as_json:
-        echo_json(outcome.json())
+        echo_json(json_values(outcome))
 
 
 def _forgotten(home: Path, entries: list[tuple[str, str]]) -> int:
@@ -266,7 +265,6 @@ def forget(
     from curate.refresh import run
     from curate.refresh.outcome import How
     from curate.run.homes import FILE
-    from llmcurate.base.terminal import say
 
     chosen = Forget.of(**settings)
     how = How(quiet=quiet)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Optional
 
@@ -23,8 +24,9 @@ from curate.cli.options import (
     output,
     workspace,
 )
-from curate.cli.settings import Steps, command, setting_options
+from curate.cli.settings import Steps, command, run_steps, setting_options
 from curate.steps.registry import filters, is_step
+from llmcurate.base.disk.units import parse_size
 from llmcurate.base.errors import UsageError
 from llmcurate.base.terminal import echo
 
@@ -73,8 +75,6 @@ def run(
     llmcurate run c4 archives/*.warc.gz -o out --set c4.min_sentences=5
     llmcurate run c4 crawl/ -o all --dry-run --sample out --workers 1000
     """
-    from dataclasses import replace
-
     from curate.cli.execution import execute
     from curate.formats.kinds import format_by_name
     from curate.run.workspace import RECIPE
@@ -101,11 +101,9 @@ def _with_forecast(options: CommandOptions, **settings: Any) -> CommandOptions:
     """The options of a run with the basis of its forecast."""
     if not settings:
         return options
-    from dataclasses import replace
 
     from curate.api.command_settings import Forecast
     from curate.cli.options import Scale
-    from llmcurate.base.disk.units import parse_size
 
     if not options.dry_run:
         flag = next(f"--{name.replace('_', '-')}" for name in settings)
@@ -125,8 +123,6 @@ def extract(
     Example:
     llmcurate extract crawl.warc.gz -o out --format markdown
     """
-    from curate.cli.execution import run_steps
-
     run_steps("extract", [("extract", settings)], inputs, options, sets)
 
 
@@ -138,8 +134,10 @@ def _filters(arguments: list[str]) -> Steps:
     for argument in arguments:
         names = [name.strip() for name in argument.split(",") if name.strip()]
         if names and all(".py:" in name or _is_filter(name.partition("@")[0]) for name in names):
-            fixed = [{"variant": ...} if "@" in name else {} for name in names]
-            return [_filter(name, f) for name, f in zip(names, fixed, strict=True)]
+            return [
+                (name, {"variant": ...}) if "@" in name and ".py:" not in name else _filter(name)
+                for name in names
+            ]
     return []
 
 
@@ -147,7 +145,7 @@ def _is_filter(name: str) -> bool:
     return name in FILTERS or (is_step(name) and name in filters())
 
 
-def _filter(name: str, settings: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def _filter(name: str) -> tuple[str, dict[str, str]]:
     """The step of a filter's name, or of FILE.py:FUNCTION."""
     if name.endswith(".py"):
         if not Path(name).is_file():
@@ -155,7 +153,7 @@ def _filter(name: str, settings: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         text = Path(name).read_text(encoding="utf-8", errors="replace")
         functions = re.findall(r"^def ([^\W\d]\w*)", text, re.MULTILINE) or ["FUNCTION"]
         raise UsageError(f"name the function too: {name}:{functions[0]}")
-    return ("python", {"function": name}) if ".py:" in name else (name, settings)
+    return ("python", {"function": name}) if ".py:" in name else (name, {})
 
 
 def _filters_with(setting: str) -> str:
@@ -189,12 +187,10 @@ def filter_(
     llmcurate filter gopher_quality,pii corpus/ -o out
     llmcurate filter my_rules.py:keep corpus/ -o out --min 0.5
     """
-    from dataclasses import replace
-
     names = [name.strip() for name in rules.split(",") if name.strip()]
     if not names:
         raise UsageError(f"RULES {rules!r} names no filter; known: {', '.join(FILTERS)}")
-    steps = [_filter(name, {}) for name in names]
+    steps: Steps = [_filter(name) for name in names]
     for setting, value in settings.items():
         takers = [s for name, s in steps if setting in setting_options([(name, {})], {}, set())]
         if not takers:
@@ -203,8 +199,6 @@ def filter_(
         for taker in takers:
             taker[setting] = value
     # Whoever types the name of a function means it to run.
-    from curate.cli.execution import run_steps
-
     run_steps("filter", steps, inputs, replace(options, allow_python=True), sets)
 
 

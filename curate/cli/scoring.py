@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Optional
 
@@ -19,7 +20,8 @@ from curate.cli.options import (
     group,
     reading,
 )
-from curate.cli.settings import command
+from curate.cli.settings import command, run_steps
+from llmcurate.base.disk.files import make_folder
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
 from llmcurate.base.terminal import answer, echo, echo_json
@@ -54,8 +56,6 @@ def quality(
     Example:
     llmcurate quality corpus/ --model quality.bin --threshold 0.5 -o out
     """
-    from curate.cli.execution import run_steps
-
     run_steps("quality", [("quality", settings)], inputs, options, sets)
 
 
@@ -78,15 +78,12 @@ def quality_train(
     Example:
     llmcurate quality train --positive wiki.jsonl --negative web/ --balance -o model
     """
-    from dataclasses import replace
-
     from curate.api.command_settings import QualityTrain
     from curate.engines.local import call_apart
     from curate.run.build import claim
     from curate.scoring.language.model import need_library
     from curate.scoring.quality.measures import summary
     from curate.scoring.quality.train import PRESETS, Texts, train
-    from llmcurate.base.disk.files import make_folder
 
     need_library()
     chosen = QualityTrain.of(**settings)
@@ -172,8 +169,6 @@ def language(
     Example:
     llmcurate language corpus/ -o out --keep en,de
     """
-    from curate.cli.execution import run_steps
-
     run_steps("language", [("language", settings)], inputs, options, sets)
 
 
@@ -189,8 +184,6 @@ def language_train(
     Example:
     llmcurate language train labelled.jsonl -o model --label lang --piece-chars 300
     """
-    from curate.cli.execution import run_steps
-
     run_steps("language-model", [("language_model", settings)], inputs, options, sets)
 
 
@@ -209,6 +202,4 @@ def perplexity(
     Example:
     llmcurate perplexity corpus/ -o out --model models/{lang}.bin --keep head,middle
     """
-    from curate.cli.execution import run_steps
-
     run_steps("perplexity", [("perplexity", settings)], inputs, options, sets)

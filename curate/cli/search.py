@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 import typer
 
 from curate.cli.options import DEFAULT, CommandOptions, Inputs, Json, group, newest
-from curate.cli.settings import command
+from curate.cli.settings import command, run_steps
 from llmcurate.base.errors import UsageError
 from llmcurate.base.terminal import answer
 
@@ -107,6 +107,4 @@ def build(inputs: Inputs = None, *, options: CommandOptions, **settings: Any) ->
     Example:
     llmcurate search build corpus/ -o index
     """
-    from curate.cli.execution import run_steps
-
     run_steps("search_index", [("search_index", settings)], inputs, options)

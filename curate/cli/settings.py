@@ -17,11 +17,13 @@ import typer
 
 from curate.cli import completion
 from curate.cli.options import DOCUMENTS, Command, CommandOptions, ReadOptions, shown_facts
-from curate.steps.registry import settings_of, summary_of
+from curate.steps.registry import limits_text, summary_of
 from llmcurate.base.errors import UsageError
+from llmcurate.base.terminal import say
 
 if TYPE_CHECKING:
     from curate.api.command_settings import CommandSettings
+    from curate.run.records import Outcome
 
 Steps = list[tuple[str, dict[str, Any]]]  # names, and the settings that the command itself decides
 TYPES = {"integer": int, "number": float, "boolean": bool, "string": str}
@@ -41,11 +43,15 @@ READS_ALL, READS_TEXTS = READS[2:], ("text_column", "split", "config")
 
 def fields_of(name: str) -> dict[str, dict[str, Any]]:
     """The settings of a step, or of a class of `settings_classes`: schema of each, by name."""
-    if not name[0].isupper():
-        return settings_of(name.partition("@")[0])
-    from curate.steps.registry import class_schema
+    from curate.steps.registry import class_schema, definition_of
 
-    return dict(class_schema(settings_classes()[name])["properties"])
+    is_class = name[0].isupper()
+    schema = (
+        class_schema(settings_classes()[name])
+        if is_class
+        else definition_of(name.partition("@")[0])
+    )
+    return dict(schema["properties"])
 
 
 def settings_classes() -> dict[str, type[CommandSettings]]:
@@ -95,11 +101,16 @@ def _parameter(
         flag = f"{flag}/--no-{flag.removeprefix('--')}"
     kinds = (field, *field.get("anyOf", ()))
     path = any(k.get("format") == "path" for k in kinds)
+    facts = ""
+    if not plain:  # choices, limits and default, in brackets
+        whole = {name: value for part in kinds for name, value in part.items()}
+        choices = [f"one of {', '.join(map(str, whole['enum']))}"] if "enum" in whole else []
+        repeatable = ["repeatable"] if kind == list[str] else []
+        texts = [*choices, *limits_text(whole), *repeatable]
+        facts = shown_facts(texts, field.get("default"), "default" not in field)
     option = typer.Option(
         flag,
-        help=" ".join(
-            filter(None, [field.get("description"), "" if plain else _facts(field, kind)])
-        ),
+        help=" ".join(filter(None, [field.get("description"), facts])),
         metavar="PATH" if path else METAVARS.get(kind),
         autocompletion=WORDS.get((step, name)),
         show_default=False,
@@ -110,17 +121,6 @@ def _parameter(
         default=None,
         annotation=Annotated[Optional[kind], option],
     )
-
-
-def _facts(field: dict[str, Any], kind: Any) -> str:
-    """Choices, limits and default of a setting, in brackets."""
-    facts = dict(field)
-    for part in field.get("anyOf", ()):
-        facts |= part
-    choices = [f"one of {', '.join(map(str, facts['enum']))}"] if "enum" in facts else []
-    repeatable = ["repeatable"] if kind == list[str] else []
-    required = "default" not in field
-    return shown_facts(facts, field.get("default"), choices, repeatable, required)
 
 
 class SettingsCommand(Command):
@@ -230,7 +230,10 @@ def _spelled_out(
     def command(**values: Any) -> Any:
         settings = {n: _value(steps, n, values.pop(n)) for n in offered}
         settings = {n: value for n, value in settings.items() if value is not None}
-        read = {"read": _read({n: values.pop(n) for n in reading if n in values})}
+        given = {n: values.pop(n) for n in reading if n in values}
+        given = {n: value for n, value in given.items() if value is not None}
+        columns = {n: given.pop(f"{n}_column") for n in ("text", "date") if f"{n}_column" in given}
+        read = {"read": ReadOptions(**given, columns=columns or None)}
         if takes_options:
             own = {n: values.pop(n) for n in common if n in values}
             own |= read if "read" in shared else {}
@@ -253,6 +256,26 @@ def _spelled_out(
     return command
 
 
+def run_steps(
+    title: str,
+    steps: Steps,
+    inputs: list[str] | None,
+    options: CommandOptions,
+    sets: Sequence[str] | None = None,
+) -> Outcome:
+    """Runs a recipe of the steps, after a word on what they take."""
+    from curate.cli.execution import execute
+    from curate.steps.contracts import Forecasts
+    from curate.steps.recipe import compose
+
+    recipe = compose(title, steps, tuple(sets or ()))
+    for step in recipe.document_steps:
+        lines: list[str] = step.forecast() if isinstance(step, Forecasts) else []
+        for line in lines:
+            say(line, options.quiet)
+    return execute(recipe, inputs or [], options, title)
+
+
 def read_options(names: Sequence[str]) -> dict[str, inspect.Parameter]:
     """Parameters for settings of `read`, and for names of its columns."""
     fields = fields_of("read")
@@ -262,13 +285,6 @@ def read_options(names: Sequence[str]) -> dict[str, inspect.Parameter]:
         fields = {**fields, f"{column}_column": named}
     # As options of a command, not of a step: `Read`, so a switch has no --no- form.
     return {n: _parameter("Read", n, fields[n], _type(fields[n]), None) for n in names}
-
-
-def _read(options: dict[str, Any]) -> ReadOptions:
-    """The settings of `read` that options gave."""
-    read = {name: value for name, value in options.items() if value is not None}
-    columns = {n: read.pop(f"{n}_column") for n in ("text", "date") if f"{n}_column" in read}
-    return ReadOptions(**read, columns=columns or None)
 
 
 def _is_argument(parameter: inspect.Parameter) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -20,10 +21,10 @@ from curate.cli.options import (
     output,
     reading,
 )
-from curate.cli.settings import command
+from curate.cli.settings import command, run_steps
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal import echo, echo_json
+from llmcurate.base.terminal import coloured, echo, echo_json, say
 
 if TYPE_CHECKING:
     from curate.formats.read_settings import ReadSettings
@@ -61,8 +62,6 @@ def train(
     if "special_tokens" in settings:
         model = settings.get("model", "bpe")
         settings["special_tokens"] = with_end_of_text(settings["special_tokens"], model)
-    from curate.cli.execution import run_steps
-
     run_steps("tokenizer", [("tokenizer", settings)], inputs, options, sets)
 
 
@@ -115,21 +114,19 @@ def tokenizer_encode(
     llmcurate tokenizer encode corpus/ --tokenizer tok -o shards --val-fraction 0.01
     llmcurate tokenizer encode books/ --tokenizer tok --set read.max_record_bytes=2000000000
     """
-    encode(tokenizer, settings, inputs or [], options, sets)
+    encode(tokenizer, inputs or [], options, sets, **settings)
 
 
 def encode(
     tokenizer: Path | None,
-    settings: dict[str, Any],
     inputs: list[str],
     options: CommandOptions,
     sets: list[str] | None = None,
+    **settings: Any,
 ) -> Outcome:
     """Encodes the inputs; by default with the newest tokenizer of the workspace."""
     path = newest("tokenizer", tokenizer, "--tokenizer")
     shards = {"tokenizer": str(path), **settings}
-    from curate.cli.execution import run_steps
-
     return run_steps("shards", [("shards", shards)], inputs, options, sets)
 
 
@@ -163,12 +160,10 @@ def tokenizer_eval(
     """
     import shutil
     import sys
-    from dataclasses import replace
 
     from curate.api.tokenizer_settings import TokenizerEval
     from curate.inspect.results import check_folder
     from curate.inspect.tokenizers import evaluate
-    from llmcurate.base.terminal import coloured
 
     check_folder(out)
     chosen = TokenizerEval.of(**settings)
@@ -225,12 +220,11 @@ def convert(
     Example:
     llmcurate tokenizer convert spm.model --to tokenizer.json -o tok
     """
-    from llmcurate.base.terminal import say
     from tokenize_kit.change.convert import convert as run
 
     asked = {"tokenizer": tokenizer, "to": to, "pattern": pattern}
     texts = buffers(verify, as_json, reading(read)) if verify else None
-    claim_for("convert", out, asked, restart, to)
+    claim_for("convert", out, restart, **asked)
     card = run(tokenizer, out, to, pattern=pattern, batches=texts and texts())
     if as_json:
         echo_json({"out": str(out), **card.json()})
@@ -250,13 +244,12 @@ def convert(
         echo(f"note: {note}")
 
 
-def claim_for(
-    change: str, out: Path, asked: dict[str, Any], restart: bool, to: str | None = None
-) -> None:
+def claim_for(change: str, out: Path, restart: bool, **asked: Any) -> None:
     """Refuses an OUT that holds a tokenizer of another command, or of other settings."""
     from curate.run.build import claim
     from tokenize_kit.change.convert import FILES, target_file
 
+    to = asked.get("to")
     alone, _ = target_file(out, to) if to in FILES else (False, out)
     files = [out] if alone else [out / name for name in (*FILES.values(), "tokenizer_card.json")]
     claim(out, files, {"command": f"tokenizer {change}", **asked}, restart)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -24,16 +25,18 @@ from curate.cli.options import (
     read_changes,
     workspace,
 )
-from curate.cli.settings import READS_TEXTS, command
+from curate.cli.settings import READS_TEXTS, command, run_steps
 from curate.products.needs import needs_training
+from llmcurate.base.disk.files import set_aside
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal import answer, echo
+from llmcurate.base.terminal import answer, echo, say, table
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
     from curate.run.workspace import Workspace
+    from train.measure.step_documents import Step
 
 _SOURCES = re.compile(r"(pretrain\.)?sources=")
 
@@ -97,7 +100,6 @@ def pretrain(
     llmcurate pretrain shards/ -o model --eval news=news.jsonl --eval wiki=wiki/corpus
     """
     import os
-    from dataclasses import replace
 
     from curate.formats.folders import needs
     from curate.products.eval_texts import named_paths
@@ -122,17 +124,12 @@ def pretrain(
         settings = {**settings, "eval": named_paths(texts)}
     whole = (*(sets or ()), *read_changes(read))
     options = replace(options, allow_python=True)  # what the command names, its user chose
-    from curate.cli.execution import run_steps
-
     run_steps("pretrain", [("pretrain", settings)], [], options, whole)
 
 
 def _fresh_shards(space: Workspace, options: CommandOptions) -> Path:
     """The newest shards, encoded anew where the corpus or the tokenizer is newer."""
-    from dataclasses import replace
-
     from curate.cli.tokenizer import encode
-    from llmcurate.base.terminal import say
 
     shards, corpus = space.newest("shards"), space.newest("corpus")
     tokenizer = space.newest("tokenizer")
@@ -145,7 +142,7 @@ def _fresh_shards(space: Workspace, options: CommandOptions) -> Path:
         return shards[1]
     source, vocabulary = space.need("corpus"), space.need("tokenizer")
     say(f"encoding first: no shards yet for the {' and the '.join(newer)}", options.quiet)
-    return encode(vocabulary, {}, [str(source)], replace(options, out=None, as_json=False)).out
+    return encode(vocabulary, [str(source)], replace(options, out=None, as_json=False)).out
 
 
 @command(app, "Generate")
@@ -236,21 +233,17 @@ def which(
     answer(documents, step_text(documents), as_json)
 
 
-def step_text(step: dict[str, Any]) -> str:
+def step_text(step: Step) -> str:
     """The documents that a training step read."""
     from llmcurate.base.pages.html import plain
-    from llmcurate.base.terminal import table
 
     lines = [
-        f"step {step['step']} ({step['stage']}): {counted(step['rows'], 'row')},"
-        f" {counted(step['tokens'], 'token')} of {counted(len(step['documents']), 'document')}"
+        f"step {step.step} ({step.stage}): {counted(step.rows, 'row')},"
+        f" {counted(step.tokens, 'token')} of {counted(len(step.documents), 'document')}"
     ]
-    if "skipped" in step:
-        lines.append(f"the step was skipped: {plain(step['skipped'])}")
-    rows = [
-        [str(d["tokens"]), plain(d["source"] or d["shards"], 40), plain(d["id"])]
-        for d in step["documents"]
-    ]
+    if step.skipped is not None:
+        lines.append(f"the step was skipped: {plain(step.skipped)}")
+    rows = [[str(d.tokens), plain(d.source or d.shards, 40), plain(d.id)] for d in step.documents]
     return "\n".join([*lines, *table((), rows, left=(1, 2), indent=2)])
 
 
@@ -317,8 +310,6 @@ def export(inputs: Inputs = None, *, options: CommandOptions, **settings: Any) -
         export_model(inputs or [], chosen.dtype, options)
     else:
         settings = chosen.model_dump(include={"format", "compression", "key"})
-        from curate.cli.execution import run_steps
-
         run_steps("export", [("export", settings)], inputs, options)
 
 
@@ -333,8 +324,6 @@ def export_model(inputs: list[str], dtype: str, options: CommandOptions) -> None
     run = newest("model", Path(inputs[0]) if inputs else None, "IN")
     a_model(run)
     with needs_training():
-        from llmcurate.base.disk.files import set_aside
-        from llmcurate.base.terminal import say
         from train.hf.export import chosen
         from train.hf.export import export as write
 
@@ -346,10 +335,10 @@ def export_model(inputs: list[str], dtype: str, options: CommandOptions) -> None
             say(f"{out} is now {set_aside(out)}")
         summary = write(run, out, dtype=dtype, finish=_tokenizer_files)
     text = (
-        f"{out}: {summary['architecture']}, {summary['parameters']:,} parameters in"
-        f" {summary['dtype']}, {summary['bytes'] / 1e6:,.1f} MB, from {summary['checkpoint']}"
+        f"{out}: {summary.architecture}, {summary.parameters:,} parameters in"
+        f" {summary.dtype}, {summary.bytes / 1e6:,.1f} MB, from {summary.checkpoint}"
     )
-    answer(summary | {"out": str(out)}, text, options.as_json, options.quiet)
+    answer(vars(summary) | {"out": str(out)}, text, options.as_json, options.quiet)
 
 
 def _tokenizer_files(folder: Path, tokenizer: Tokenizer, end: str | None) -> None:
@@ -397,7 +386,7 @@ def import_(
 
         summary = import_model(folder, out, context=context)
     text = (
-        f"{out}: {summary['parameters']:,} parameters of a {summary['family']} model, "
-        f"{counted(summary['vocab'], 'token')}, context {summary['context']:,}"
+        f"{out}: {summary.parameters:,} parameters of a {summary.family} model, "
+        f"{counted(summary.vocab, 'token')}, context {summary.context:,}"
     )
-    answer(summary | {"out": str(out)}, text, as_json, quiet)
+    answer(vars(summary) | {"out": str(out)}, text, as_json, quiet)

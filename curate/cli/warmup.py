@@ -8,6 +8,7 @@ import typer
 
 from curate.cli import completion
 from curate.cli.options import Json, Quiet, Workers, app
+from llmcurate.base.disk.units import counted
 from llmcurate.base.terminal import echo, echo_json
 
 
@@ -38,7 +39,6 @@ def warmup(
 
     from curate.run.records import Options
     from curate.run.warmup import warm_up
-    from llmcurate.base.disk.units import counted
     from llmcurate.base.kernels.folder import kernels_folder
 
     done = warm_up(recipes or [], Options(workers=workers).count(), quiet)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from curate.corpus.sketches import SketchedCorpus, SketchFile
 from llmcurate.base.disk.files import (
@@ -32,11 +32,19 @@ from llmcurate.base.disk.files import (
 from llmcurate.base.disk.seals import DIGEST, Seal, fault, seal
 from llmcurate.base.errors import RunFailed, UsageError
 
-if TYPE_CHECKING:
-    from curate.steps.contracts import CorpusStep
-
 FOLDER, RECORD, OWN, IDS, FILES = "index", "index.json", "own", "ids.parquet", "files.json"
 VERSION = 1
+
+
+@dataclass(frozen=True)
+class Comparable:
+    """What a step says of itself for a comparison with indexes. settings: those that an index must
+    share with it; None: it leaves no index."""
+
+    step: str
+    label: str
+    version: int
+    settings: dict[str, Any] | None
 
 
 @dataclass(frozen=True)
@@ -113,12 +121,14 @@ def link(source: Path, target: Path) -> None:
 
 @dataclass(frozen=True)
 class IndexedStep:
-    """One dedup of a run: its key, the sketches that it saw, and its own folder."""
+    """One dedup of a run: its key, the sketches that it saw, its own folder, and the names of the
+    files there that it leaves for OUT."""
 
-    step: CorpusStep
+    step: Comparable
     key: str
     corpus: SketchedCorpus
     step_folder: Path
+    leaves: list[str]
     seals: Callable[[], dict[str, Seal]] = dict  # those of its files that are known, by path
 
 
@@ -128,14 +138,14 @@ def write_indexes(out: Path, dedups: list[IndexedStep]) -> None:
     home = out / FOLDER
     labels = set()
     for dedup in dedups:
-        if dedup.step.comparable() is not None:
+        if dedup.step.settings is not None:
             labels.add(dedup.step.label)
             if not _is_complete(home / dedup.step.label, dedup.key):
                 _write(home / dedup.step.label, dedup, out.resolve().name)
     for path in home.iterdir() if home.is_dir() else ():
         if path.is_dir() and path.name not in labels:
             remove(path, inside=out)
-    _put_files(out, [dedup.step_folder / name for dedup in dedups for name in dedup.step.leaves()])
+    _put_files(out, [dedup.step_folder / name for dedup in dedups for name in dedup.leaves])
     if home.is_dir() and not any(home.iterdir()):
         home.rmdir()
 
@@ -176,9 +186,9 @@ def _listed(listed: Path, out: Path) -> list[str]:
 def all_written(out: Path, dedups: list[IndexedStep]) -> bool:
     """Return whether OUT holds what `write_indexes` would put there."""
     return all(
-        all((out / name).exists() for name in dedup.step.leaves())
+        all((out / name).exists() for name in dedup.leaves)
         and (
-            dedup.step.comparable() is None
+            dedup.step.settings is None
             or _is_complete(out / FOLDER / dedup.step.label, dedup.key, content=False)
         )
         for dedup in dedups
@@ -200,10 +210,11 @@ def _write(target: Path, dedup: IndexedStep, name: str) -> None:
     for inner, path in linked.items():
         (aside / inner).parent.mkdir(parents=True, exist_ok=True)
         link(path, aside / inner)
-    step, files = dedup.step, _sealed(linked, dedup.seals())
-    settled, comparable = dedup.corpus.ids_changed, step.comparable() or {}
+    step, earlier = dedup.step, dedup.seals()
+    files = {inner: earlier.get(str(path)) or seal(path) for inner, path in linked.items()}
+    settled, settings = dedup.corpus.ids_changed, step.settings or {}
     record = IndexRecord(
-        VERSION, name, step.name, step.label, step.version, comparable, dedup.key, settled, files
+        VERSION, name, step.step, step.label, step.version, settings, dedup.key, settled, files
     )
     write_record(aside, record)
     remove(target, inside=target.parent.parent)
@@ -240,10 +251,6 @@ def _mend(folder: Path) -> str:
         if (mended / ledger).is_file():
             return f"mend that corpus first, `llmcurate check {mended} --repair`"
     return "make that index again"
-
-
-def _sealed(linked: dict[str, Path], earlier: dict[str, Seal]) -> dict[str, Seal]:
-    return {name: earlier.get(str(path)) or seal(path) for name, path in linked.items()}
 
 
 def faults(folder: Path) -> dict[Path, str]:
@@ -299,7 +306,7 @@ def all_in(out: Path) -> list[Index]:
     return [Index(record.name, folder, record) for folder, record in records]
 
 
-def find(against: str, step: CorpusStep) -> Index:
+def find(against: str, step: Comparable) -> Index:
     """The index that `against` (a folder, or NAME=folder) means for this step.
 
     UsageError where there is none, or one made with settings that cannot be compared.
@@ -312,28 +319,28 @@ def find(against: str, step: CorpusStep) -> Index:
     if not index_folders:
         raise UsageError(
             f"{step.label}: against {path}: no index there; name the OUT folder of a finished"
-            f" {step.name} run"
+            f" {step.step} run"
         )
     records = [(p, _read(p)) for p in index_folders]
-    candidates = [(p, r) for p, r in records if r.step == step.name]
+    candidates = [(p, r) for p, r in records if r.step == step.step]
     if not candidates:
         have = ", ".join(sorted({r.step for _, r in records}))
         raise UsageError(
-            f"{step.label}: against {path}: it has an index of {have}, none of {step.name}"
+            f"{step.label}: against {path}: it has an index of {have}, none of {step.step}"
         )
-    comparable = step.comparable() or {}
+    settings = step.settings or {}
     for folder, record in candidates:
-        if record.comparable == comparable and record.step_version == step.version:
+        if record.comparable == settings and record.step_version == step.version:
             return Index(name or record.name, folder, record)
     folder, record = candidates[0]
-    other = [k for k in comparable if record.comparable.get(k) != comparable[k]]
+    other = [k for k in settings if record.comparable.get(k) != settings[k]]
     if not other:
         raise UsageError(
-            f"{step.label}: against {path}: made by another version of {step.name}; run it again"
+            f"{step.label}: against {path}: made by another version of {step.step}; run it again"
         )
-    settings = ", ".join(f"{k}: {record.comparable.get(k)}" for k in other)
+    made_with = ", ".join(f"{k}: {record.comparable.get(k)}" for k in other)
     raise UsageError(
-        f"{step.label}: against {path}: that index was made with {settings}; use the same settings"
+        f"{step.label}: against {path}: that index was made with {made_with}; use the same settings"
     )
 
 

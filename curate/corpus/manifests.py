@@ -60,8 +60,9 @@ def file_record(path: Path) -> dict[str, int | str]:
     return {"documents": documents, "sha256": file_digest(path), "ids": file_ids_hash(path)}
 
 
-def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """The manifest of a folder; None without one, or where a file of that name is another's."""
+def names_in_manifest(folder: Path) -> set[str] | None:
+    """The names in the manifest of a folder; None without one, or where a file of that name is
+    another's."""
     try:
         content = json.loads(manifest_path(folder).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -70,14 +71,11 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
         return None
     files = content["files"]
     whole = isinstance(files, dict) and all(isinstance(entry, dict) for entry in files.values())
-    return content if whole else None
+    return {*content} if whole else None
 
 
 def write_manifest(
-    folder: Path,
-    files: Iterable[dict[str, int | str]],
-    stage: str,
-    more: dict[str, Any] | None = None,
+    folder: Path, files: Iterable[dict[str, int | str]], stage: str, **more: Any
 ) -> None:
     """The folder's manifest, written last: a folder that has one is complete. more: what else it
     says. One of the files is in memory at a time."""
@@ -94,7 +92,7 @@ def write_manifest(
             "documents": documents,
             "text_bytes": text_bytes,
             "stage": stage,
-            **(more or {}),
+            **more,
             "files": {},
         }
         begin = json.dumps(head, indent=1).removesuffix("}\n}")

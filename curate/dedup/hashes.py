@@ -11,7 +11,9 @@ import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -43,14 +45,8 @@ def _sha1_64() -> Digest:
     return lambda text: sha1(text, usedforsecurity=False).digest()[:8]
 
 
-def _sha256() -> Digest:
-    sha256 = hashlib.sha256
-    return lambda text: sha256(text).digest()
-
-
-def _sha3_256() -> Digest:
-    sha3_256 = hashlib.sha3_256
-    return lambda text: sha3_256(text).digest()
+def _digest_by(make: Callable[..., Any]) -> Digest:
+    return lambda text: make(text).digest()
 
 
 def _blake2b(size: int) -> Digest:
@@ -66,8 +62,14 @@ HASHES: dict[str, Hash] = {
     "murmur3-128": Hash(128, None, "fast on short texts; passages by default"),
     "blake2b-128": Hash(128, lambda: _blake2b(16), "resists texts made to collide (2^64 trials)"),
     "blake2b-256": Hash(256, lambda: _blake2b(32), "resists texts made to collide"),
-    "sha256": Hash(256, _sha256, "resists texts made to collide; known to every tool"),
-    "sha3-256": Hash(256, _sha3_256, "resists texts made to collide; FIPS 202, slow"),
+    "sha256": Hash(
+        256,
+        partial(_digest_by, hashlib.sha256),
+        "resists texts made to collide; known to every tool",
+    ),
+    "sha3-256": Hash(
+        256, partial(_digest_by, hashlib.sha3_256), "resists texts made to collide; FIPS 202, slow"
+    ),
     "sha1-64": Hash(64, _sha1_64, "CCNet's; collides by chance from 10^9 passages on"),
 }
 

@@ -6,6 +6,7 @@ a new step brings its options with it. Which methods it is a step of, a dedup sa
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from difflib import get_close_matches
 from typing import Any
 
@@ -62,7 +63,7 @@ def steps_with_options(method: str, options: dict[str, Any]) -> MethodSteps:
     return steps
 
 
-def takes(step: str, fixed: dict[str, Any], option: str) -> bool:
+def takes(step: str, fixed: Collection[str], option: str) -> bool:
     """Whether the step of a method leaves the option to the user."""
     from curate.steps.registry import step_class  # late: help loads no pydantic
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,7 +12,7 @@ from pydantic import Field, PrivateAttr, model_validator
 from curate.corpus import indexes
 from curate.dedup import survivors
 from curate.documents.documents import NUMBER, Documents
-from curate.steps.contracts import CorpusStep, without
+from curate.steps.contracts import CorpusStep, Identity
 
 
 class Removal(CorpusStep):
@@ -41,15 +41,12 @@ class Removal(CorpusStep):
         """The guard."""
         return self.max_removal
 
-    def arriving(self, earlier: Sequence[str]) -> Removal:
+    def arriving(self, earlier: Sequence[str], **values: Any) -> Removal:
         """Nine in ten of a day's pages may well be old ones: the guard is for what is set by
-        hand."""
-        return self._with({"max_removal": 1.0} if earlier else {}, {})
-
-    def _with(self, defaults: Mapping[str, object], values: Mapping[str, object]) -> Removal:
-        """The same step with other settings. defaults: of those that were not given."""
+        hand. values: other settings that it gets."""
+        guard = {"max_removal": 1.0} if earlier else {}
         given = self.model_dump(exclude_unset=True)
-        return type(self)(**{**defaults, **given, **values}).named(self.label)  # type: ignore[no-any-return]
+        return type(self)(**{**guard, **given, **values}).named(self.label)  # type: ignore[no-any-return]
 
 
 class DedupStep(Removal):
@@ -104,13 +101,12 @@ class DedupStep(Removal):
         """The settings under which what came first stays."""
         return {} if self.replaces else {"survivor": "first"}
 
-    def arriving(self, earlier: Sequence[str]) -> Removal:
+    def arriving(self, earlier: Sequence[str], **values: Any) -> Removal:
         """Against the runs before, or the last one where its index holds what the others do."""
         compared = earlier[-1:] if self.cumulative else earlier
-        values: dict[str, object] = {**self.of_arrival}
         if against := (*self.against, *compared):
             values["against"] = against
-        return self._with({"max_removal": 1.0} if earlier else {}, values)
+        return super().arriving(earlier, **self.of_arrival, **values)
 
     def comparable(self) -> dict[str, Any]:
         """The settings that this step and an index must share."""
@@ -124,25 +120,26 @@ class DedupStep(Removal):
         return self._earlier
 
     def _open_indexes(self) -> list[indexes.Index]:
-        found_indexes = [indexes.find(name, self) for name in self.against]
+        own = indexes.Comparable(self.name, self.label, self.version, self.comparable())
+        found_indexes = [indexes.find(name, own) for name in self.against]
         names = [index.name for index in found_indexes]
         if len(set(names)) < len(names):
             raise indexes.duplicate_name(self.label, next(n for n in names if names.count(n) > 1))
         return found_indexes
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> Identity:
         """Of `against`, names and contents instead of paths."""
         identity = super().identity()
-        del identity["settings"]["against"]
+        del identity.settings["against"]
         if self.against:
-            identity["settings"]["survivor"] = self.survivor
-            identity["against"] = [[index.name, index.digest] for index in self.earlier()]
+            identity.settings["survivor"] = self.survivor
+            identity.contents["against"] = [[index.name, index.digest] for index in self.earlier()]
         return identity
 
-    def sketch_identity(self) -> dict[str, Any]:
-        identity = without(self.identity(), self.free | self.after_sketches)
-        identity["settings"]["survivor"] = survivors.sketched(self.survivor)
-        identity.pop("against", None)
+    def sketch_identity(self) -> Identity:
+        identity = self.identity().without(self.free | self.after_sketches)
+        identity.settings["survivor"] = survivors.sketched(self.survivor)
+        identity.contents.pop("against", None)
         return identity
 
 

@@ -35,7 +35,6 @@ LISTS: dict[str, tuple[str, tuple[str, ...]]] = {
 
 
 def _result(out: Path) -> Result:
-    """What the run kept, rejected and replaced, by id."""
     kept: dict[str, str] = {}
     replaced: dict[str, Counter[str]] = {}
     cut = set()
@@ -54,8 +53,6 @@ def _result(out: Path) -> Result:
 
 
 def _recipe(out: Path, sets: tuple[str, ...], quiet: bool) -> Recipe:
-    """The demo's recipe, with the block lists and the language model that are made for it, and
-    without the steps whose library is not here."""
     lists = []
     for key, (name, lines) in LISTS.items():
         path = out / "web" / name

@@ -86,7 +86,11 @@ def score(truth: Sequence[Page], result: Result, predicted: Mapping[float, float
         dropped = {i for i in ids if result.step(i) in steps}
         precision[expect] = len(dropped & right) / len(dropped) if dropped else None
     rows = []
-    for kind, expect, similarity in _groups(truth):
+    order = list(WANTED)
+    groups = {_group(r) for r in truth}
+    for kind, expect, similarity in sorted(
+        groups, key=lambda g: (order.index(g[1]), g[0], -(g[2] or 0))
+    ):
         group = [r for r in truth if _group(r) == (kind, expect, similarity)]
         if expect == "replaced:pii":
             rows += _pii(group, result)
@@ -98,7 +102,11 @@ def score(truth: Sequence[Page], result: Result, predicted: Mapping[float, float
             done = sum(_stands(r, result.kept, truth) for r in group)
             rows.append(Row(kind, expect, len(group), done, 1.0, None))
             continue
-        hit = _hits(group, expect, right, result, truth)
+        hit = [r.id for r in group]
+        if expect in ("dropped:exact_text", "dropped:near"):
+            clusters = {r.cluster for r in group}
+            hit = [r.id for r in truth if r.cluster in clusters]
+        hit = [i for i in hit if i in right and result.step(i) in STEPS[expect]][: len(group)]
         by = dict(Counter(result.step(i) for i in hit))
         name = kind if similarity is None else f"{kind} {similarity:.2f}"
         expected = 1.0 if similarity is None else predicted[similarity]
@@ -110,15 +118,7 @@ def _group(record: Page) -> tuple[str, str, float | None]:
     return record.kind, record.expect[0], record.similarity
 
 
-def _groups(truth: Iterable[Page]) -> list[tuple[str, str, float | None]]:
-    """Kinds in the order of the pipeline: what is kept, dropped, replaced, left to later steps."""
-    order = list(WANTED)
-    groups = {_group(r) for r in truth}
-    return sorted(groups, key=lambda g: (order.index(g[1]), g[0], -(g[2] or 0)))
-
-
 def _members(truth: Iterable[Page], kinds: Sequence[str]) -> dict[str, list[str]]:
-    """Ids by cluster, of the clusters that have a document of these kinds."""
     of_kinds = {r.cluster for r in truth if r.kind in kinds}
     clusters: dict[str, list[str]] = {}
     for record in truth:
@@ -139,25 +139,7 @@ def _rightly_dropped(truth: Sequence[Page], result: Result) -> set[str]:
     return right
 
 
-def _hits(
-    group: Sequence[Page],
-    expect: str,
-    right: set[str],
-    result: Result,
-    truth: Sequence[Page],
-) -> list[str]:
-    """Ids of the documents that were rightly dropped by a step of the expectation."""
-    steps = STEPS[expect]
-    if expect in ("dropped:exact_text", "dropped:near"):
-        clusters = {r.cluster for r in group}
-        of_cluster = [r.id for r in truth if r.cluster in clusters]
-        hits = [i for i in of_cluster if i in right and result.step(i) in steps]
-        return hits[: len(group)]
-    return [r.id for r in group if r.id in right and result.step(r.id) in steps]
-
-
 def _stands(record: Page, kept: Mapping[str, str], truth: Sequence[Page]) -> bool:
-    """Return whether a document was kept, or a copy of it in its place."""
     if record.id in kept:
         return True
     cluster = record.cluster

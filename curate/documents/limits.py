@@ -8,7 +8,7 @@ would have kept (`llmcurate whatif`), by the very code that decided in the run.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 
 if TYPE_CHECKING:
     from curate.documents.documents import Documents
-    from curate.steps.contracts import Settings
 
 
 @dataclass(frozen=True)
@@ -113,12 +112,3 @@ def decide(docs: Documents, limits: Iterable[Limit]) -> Documents:
         detail = None if limit.detail is None else [limit.detail] * len(docs)
         docs = docs.drop(mask, rule, column(limit.column), limit.thresholds(langs), detail)
     return docs
-
-
-def limits_of(steps: Iterable[Settings]) -> dict[str, Limit]:
-    """The limits of these steps by `step.rule`, each with the whole name of its column."""
-    return {
-        f"{s.label}.{x.rule}": replace(x, column=f"{s.label}.{x.column}")
-        for s in steps
-        for x in s.limits()
-    }

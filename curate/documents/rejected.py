@@ -173,9 +173,9 @@ def reasons_of(row: Mapping[str, Any]) -> list[Reason]:
     return [Reason(**reason) for reason in row.get(REASONS) or ()]
 
 
-def rules_of(row: Mapping[str, Any]) -> tuple[str, ...]:
-    """`step.rule` of the reasons of a record, each once, the first one first."""
-    return tuple(dict.fromkeys(reason.name for reason in reasons_of(row)))
+def rules_of(reasons: Iterable[Reason]) -> tuple[str, ...]:
+    """`step.rule` of some reasons, each once, the first one first."""
+    return tuple(dict.fromkeys(reason.name for reason in reasons))
 
 
 def first_reasons(paths: Iterable[Path]) -> Iterator[tuple[str, str, str]]:

@@ -13,6 +13,7 @@ import socket
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -49,6 +50,23 @@ class _Worker(NamedTuple):
     node: str = ""  # once it has said hello
 
 
+class _Node(NamedTuple):
+    """has_left: whether it was ended in order."""
+
+    alive: bool
+    has_left: bool
+    host: str
+    cpus: float
+
+    @classmethod
+    def of(cls, node: Any) -> _Node:
+        """Return a node as Ray has it."""
+        left = node.get("DeathReason") in LEFT
+        return cls(
+            node["Alive"], left, node["NodeManagerHostname"], node["Resources"].get("CPU", 0)
+        )
+
+
 class RayEngine(HostsEngine):
     """Use as a context manager.
 
@@ -73,7 +91,7 @@ class RayEngine(HostsEngine):
     ) -> None:
         super().__init__(most, tick, jobs.folder if jobs else None, shared)
         self._quiet = jobs is not None and jobs.quiet
-        self._nodes: dict[str, dict[str, Any]] = {}  # as they were when they were looked at
+        self._nodes: dict[str, _Node] = {}  # as they were when they were looked at
         self._own_node: str | None = None  # whose agent carries this process's messages
         self._looked_at = 0.0
         self._say_at = 0.0  # that no worker has started
@@ -110,18 +128,17 @@ class RayEngine(HostsEngine):
 
     def _init(self, ray: Any) -> None:
         """Connects to the cluster, or starts one."""
-        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+        job = None
         if not (self._address or "").startswith("ray://"):
-            quiet["job_config"] = job = ray.job_config.JobConfig()
+            job = ray.job_config.JobConfig()
             # Else Ray puts this folder first where its workers look for modules.
             job._runtime_env_has_working_dir = lambda: True
+        init = partial(ray.init, log_to_driver=False, logging_level="ERROR", job_config=job)
         if self._address:
-            ray.init(self._address, **quiet)
-            return
-        store = {"object_store_memory": OBJECT_STORE}
-        ray.init(
-            "local", num_cpus=self._workers_asked or None, include_dashboard=False, **store, **quiet
-        )
+            init(self._address)
+        else:
+            cpus = self._workers_asked or None
+            init("local", num_cpus=cpus, include_dashboard=False, object_store_memory=OBJECT_STORE)
 
     def _starting(self) -> int:
         return sum(task is None for _, task in self._busy.values())
@@ -184,33 +201,33 @@ class RayEngine(HostsEngine):
 
     def _gone(self, node: str | None) -> bool:
         """Return whether a node was there once and is no more."""
-        return node in self._nodes and not self._nodes[node]["Alive"]
+        return node in self._nodes and not self._nodes[node].alive
 
     def _ended_in_order(self, node: str) -> bool:
         """Return whether a node that is gone was ended in order."""
-        return self._nodes[node].get("DeathReason") in LEFT
+        return self._nodes[node].has_left
 
     def _look(self) -> None:
         """Looks at the nodes: how many workers there may be, which nodes have come and gone."""
         self._looked_at = time.monotonic()
         try:
-            nodes = {node["NodeID"]: node for node in self._ray.nodes()}
+            nodes = {node["NodeID"]: _Node.of(node) for node in self._ray.nodes()}
         except (RuntimeError, self._ray.exceptions.RayError):
             return  # the head does not answer; Ray waits for it for a minute
         before, self._nodes = self._nodes, nodes
-        alive = [node for node in nodes.values() if node["Alive"]]
-        cpus = int(sum(node["Resources"].get("CPU", 0) for node in alive))
+        alive = {name: node for name, node in nodes.items() if node.alive}
+        cpus = int(sum(node.cpus for node in alive.values()))
         self._count = self._workers_asked or max(1, cpus)
         if self._most is not None:
             self._count = min(self._count, max(1, self._most))
         self._idle = [worker for worker in self._idle if not self._gone(worker.node)]
         cluster = f"{counted(len(alive), 'machine')} with {counted(cpus, 'CPU')}"
         for name in before:
-            if before[name]["Alive"] and self._gone(name) and name != self._own_node:
-                host = nodes[name]["NodeManagerHostname"]
+            if before[name].alive and self._gone(name) and name != self._own_node:
+                host = nodes[name].host
                 gone = f"{host} has left" if self._ended_in_order(name) else f"lost {host}"
                 self._tell(f"{gone}; now {cluster}")
-        joined = sum(node["NodeID"] not in before for node in alive)
+        joined = sum(name not in before for name in alive)
         if before and joined:
             self._tell(f"{counted(joined, 'machine')} joined; now {cluster}")
         if self._idle or self._working():

@@ -15,7 +15,7 @@ OUT/  corpora/NAME/      what recipes made, where they are compared
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -171,7 +171,21 @@ def run_experiment(
     corpora = run_recipes(corpora, changes, out, options)
     local = Options(place.workers, place.quiet)
     tokenizers = make_tokenizers(choices, corpora, out, local)
-    arms = _arms(corpora, tokenizers, texts, out, chosen, changes, local)
+    arms = {}
+    orders = [(corpus.name, corpus, ORDER) for corpus in corpora]
+    for name, corpus, order in [*orders, (PLACEBO, corpora[0], OTHER_ORDER)]:
+        tokenizer, folder = tokenizers[corpus.name], out / "shards" / name
+        shards = encode_corpus(corpus, tokenizer.file, changes, folder, order, local)
+        settings = {
+            **COMMON,
+            **chosen.model_dump(include={"rows", "context", "lr", "device"}),
+            **changes.values("pretrain", corpus.name),
+        }
+        encoded = {text: str(tokenizer.eval_folder(out) / text) for text in texts}
+        model = chosen.model or "tiny"
+        training = Training(model, changes.values("model"), chosen.threads, settings, encoded)
+        size = budgets.size_of(shards, training)
+        arms[name] = Arm(corpus, tokenizer, shards, size, training)
     first = corpora[0].name
     request = budgets.Request(
         {name: arm.shards for name, arm in arms.items()},
@@ -202,40 +216,12 @@ def run_experiment(
         lambda row: arms[row.name].figures(row, changes),
         model=training.model,
         changes=training.changes,
-        train=training.settings,
+        train=training.train,
         equal=budget,
         minutes=minutes,
         seeds=list(range(chosen.seed, chosen.seed + chosen.seeds)),
         eval=facts,
     )
-
-
-def _arms(
-    corpora: Sequence[Corpus],
-    tokenizers: dict[str, Tokenizer],
-    texts: Iterable[str],
-    out: Path,
-    chosen: Ablate,
-    sets: Sets,
-    options: Options,
-) -> dict[str, Arm]:
-    """By the names of corpora, and the placebo's."""
-    arms = {}
-    orders = [(corpus.name, corpus, ORDER) for corpus in corpora]
-    for name, corpus, order in [*orders, (PLACEBO, corpora[0], OTHER_ORDER)]:
-        tokenizer, folder = tokenizers[corpus.name], out / "shards" / name
-        shards = encode_corpus(corpus, tokenizer.file, sets, folder, order, options)
-        settings = {
-            **COMMON,
-            **chosen.model_dump(include={"rows", "context", "lr", "device"}),
-            **sets.values("pretrain", corpus.name),
-        }
-        encoded = {text: str(tokenizer.eval_folder(out) / text) for text in texts}
-        model = chosen.model or "tiny"
-        training = Training(model, sets.values("model"), settings, encoded, chosen.threads)
-        size = budgets.size_of(shards, training)
-        arms[name] = Arm(corpus, tokenizer, shards, size, training)
-    return arms
 
 
 def _encode_apart(
@@ -273,7 +259,6 @@ def _encode_apart(
 def _tasks(
     arms: dict[str, Arm], out: Path, chosen: Ablate, budget: budgets.Budget
 ) -> list[RunTask]:
-    """All runs: all corpora of a seed first, so that an early end leaves whole comparisons."""
     tasks: list[RunTask] = []
     for seed in range(chosen.seed, chosen.seed + chosen.seeds):
         for name, arm in arms.items():
@@ -287,7 +272,7 @@ def _tasks(
                 out,
                 len(tasks),
                 eval_every=-(-steps // chosen.points),
-                checkpoint_every=arm.training.settings.get("checkpoint_every", often),
+                checkpoint_every=arm.training.train.get("checkpoint_every", often),
             )
             tasks.append(task)
     return tasks

@@ -86,7 +86,7 @@ def size_of(shards: Path, training: Training) -> Size:
     from train.data.shards import read_shards
 
     opened = read_shards(shards)
-    settings = training.settings
+    settings = training.train
     documents, _ = split(
         opened,
         held_out=settings["held_out"],
@@ -181,7 +181,7 @@ class Request:
 
     @property
     def _workers(self) -> int:
-        return self.place.count(self.training.settings["device"], self.training.threads)
+        return self.place.count(self.training.train["device"], self.training.threads)
 
     @property
     def most_tokens(self) -> float:
@@ -201,7 +201,7 @@ class Request:
         key = {
             "chosen": self.chosen.model_dump(mode="json"),
             "changes": training.changes,
-            "settings": training.settings,
+            "settings": training.train,
             "texts": sorted(training.texts),
             "sizes": {corpus: asdict(size) for corpus, size in self.sizes.items()},
             "workers": self.place.workers,
@@ -327,12 +327,11 @@ def _settings(training: Training, steps: int) -> Any:
     from llmcurate.base.settings import from_dict, unflat
     from train.config import TrainConfig
 
-    settings = {**training.settings, "steps": steps, "eval_every": steps}
+    settings = {**training.train, "steps": steps, "eval_every": steps}
     return from_dict(TrainConfig, unflat(settings), "pretrain")
 
 
 def _timed(shards: Path, name: str, training: Training) -> Pace:
-    """The pace of a few steps, after the first."""
     import tempfile
 
     import torch
@@ -343,17 +342,16 @@ def _timed(shards: Path, name: str, training: Training) -> Pace:
     parameters, flops = cost(shards, name, training)
     settings = _settings(training, TIMED_STEPS + 1)
     with tempfile.TemporaryDirectory(prefix="llmcurate-ablate-") as folder:
-        lines: list[dict[str, Any]] = []
+        timings: list[dict[str, float]] = []
         pretrain(
             shards,
             Path(folder),
             model=name,
             changes=training.changes,
             train=settings,
-            on_progress=lines.append,
+            on_progress=lambda line: timings.append(line["timing"]),
         )
-    later = [line["timing"] for line in lines[1:]]
-    seconds = sum(line["seconds"] for line in later)
-    read = sum(line["seconds"] * line["tokens_per_second"] for line in later)
+    seconds = sum(timing["seconds"] for timing in timings[1:])
+    read = sum(timing["seconds"] * timing["tokens_per_second"] for timing in timings[1:])
     pace = read / max(seconds, 1e-9)
     return Pace(name, parameters, pace, pace * flops)

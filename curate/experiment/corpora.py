@@ -66,7 +66,10 @@ def named_corpora(arguments: Sequence[str], inputs: Sequence[str], recipes: bool
     for argument in arguments:
         name, equals, rest = argument.partition("=")
         if not equals or not _NAME.fullmatch(name) or Path(argument).exists():
-            name, rest = _name_of(argument), argument
+            # By its path: without endings, in characters that a folder may have.
+            stem, rest = Path(argument.rstrip("/")).name, argument
+            stem = stem if Path(argument).is_dir() else stem.partition(".")[0]
+            name = re.sub(r"[^\w.+-]+", "-", stem).strip("-.+") or "corpus"
         if name == PLACEBO:
             raise UsageError(f"{argument}: {PLACEBO} names the runs that every experiment has")
         if any(name == corpus.name for corpus in corpora):
@@ -85,13 +88,6 @@ def named_corpora(arguments: Sequence[str], inputs: Sequence[str], recipes: bool
     if not recipes and inputs:
         raise UsageError("--input is what recipes run over: add --recipes")
     return corpora
-
-
-def _name_of(argument: str) -> str:
-    """A corpus' name by its path: without endings, in characters that a folder may have."""
-    stem = Path(argument.rstrip("/")).name
-    stem = stem if Path(argument).is_dir() else stem.partition(".")[0]
-    return re.sub(r"[^\w.+-]+", "-", stem).strip("-.+") or "corpus"
 
 
 @dataclass(frozen=True)
@@ -163,7 +159,6 @@ def read_sets(sets: Iterable[str], corpora: Sequence[Corpus]) -> Sets:
 def _owned(
     change: Change, names: Iterable[str], known: Mapping[str, SettingNames]
 ) -> tuple[str | None, Change]:
-    """The corpus that a change names before its setting, and the change of that setting."""
     path = f"{change.section}.{change.key}"
     for name in sorted(names, key=len, reverse=True):  # a name may have dots
         section, _, key = path.removeprefix(f"{name}.").partition(".")

@@ -13,7 +13,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -85,7 +84,7 @@ def draw_text(
     plan = plan_reading([path], read)
     if pages := [file for file in plan.files if file.holds_pages]:
         raise UsageError(f"--eval {name}: {pages[0].path} holds web pages: extract their text")
-    drawn: list[tuple[int, int, dict[str, Any]]] = []  # the largest hash first
+    drawn: list[tuple[int, int, int, dict[str, str | None]]] = []  # the largest hash first
     available = total = held = 0
     for batch in DirectInput(plan, read).batches(list(COLUMNS)):
         for row in batch.to_pylist():
@@ -96,15 +95,15 @@ def draw_text(
             size = len(row["text"].encode())
             key = xxhash.xxh3_64_intdigest(str(row["id"]).encode())
             available, held = available + 1, held + size
-            heapq.heappush(drawn, (-key, -available, row))
+            heapq.heappush(drawn, (-key, -available, size, row))
             while held > most_bytes and len(drawn) > 2:
-                held -= len(heapq.heappop(drawn)[2]["text"].encode())
+                held -= heapq.heappop(drawn)[2]
     if len(drawn) < 2:
         raise UsageError(
             f"--eval {name}: {path} holds {counted(available, 'document')} with text: give"
             " two or more"
         )
-    rows = [row for _, _, row in sorted(drawn, key=lambda entry: entry[:2], reverse=True)]
+    rows = [row for *_, row in sorted(drawn, key=lambda entry: entry[:2], reverse=True)]
     columns = {c: pa.array([row.get(c) for row in rows], pa.large_string()) for c in COLUMNS}
     return EvalText(name, path, pa.table(columns), available, total)
 

@@ -14,7 +14,7 @@ import numpy as np
 from curate.experiment.budget import Budget, Plan
 from curate.experiment.corpora import PLACEBO
 from curate.experiment.evaluation import Fact
-from curate.experiment.runs import Machine, RunTask, machines_of
+from curate.experiment.runs import Machine, RunTask, machines_of, nats_of
 from curate.inspect.results import Findings
 from llmcurate.base.disk.sealed_json import read_json
 from llmcurate.base.disk.units import (
@@ -29,32 +29,9 @@ from llmcurate.base.pages import html
 from llmcurate.base.pages.html import plain
 from llmcurate.base.terminal import table
 from train.data.shards import read_shards
-from train.evaluate.compare import loss_curve, mean, text_curve
-from train.evaluate.judge import document_nats
-from train.evaluate.paired import Difference, paired_difference
+from train.evaluate.compare import loss_curve, text_curve
+from train.evaluate.paired import Difference, Mean, paired_difference
 from train.loop.evaluate import Sources
-
-
-@dataclass(frozen=True)
-class Mean:
-    """A mean over seeds, as `train.evaluate` has it. interval: of 95 %, None of one seed."""
-
-    mean: float
-    interval: list[float] | None
-    values: list[float]
-
-    @property
-    def sign(self) -> int | None:
-        """-1 or 1 where the interval leaves out 0, 0 where it holds it; None without one."""
-        if self.interval is None:
-            return None
-        return (self.interval[0] > 0) - (self.interval[1] < 0)
-
-    def text(self, sign: str = "+") -> str:
-        """`-0.0120 (-0.0180 to -0.0060)`; without an interval the mean alone."""
-        ends = self.interval
-        limits = f" ({ends[0]:{sign}.4f} to {ends[1]:{sign}.4f})" if ends else ""
-        return f"{self.mean:{sign}.4f}{limits}"
 
 
 @dataclass(frozen=True)
@@ -231,7 +208,6 @@ class Experiment(Findings):
         return lines
 
     def _placebo_line(self) -> str:
-        """Return whether a corpus beside itself differs."""
         assert self.placebo.difference is not None
         shown = f"placebo ({self.first} in another order): {self.placebo.difference.text()}"
         if self.placebo.holds_zero is None:
@@ -384,7 +360,7 @@ class Rows:
         for task in tasks:
             self.tasks.setdefault(task.name, []).append(task)
         self.nats = {
-            name: np.stack([_nats(task) for task in group]) for name, group in self.tasks.items()
+            name: np.stack([nats_of(task) for task in group]) for name, group in self.tasks.items()
         }
         self.first = next(iter(self.tasks))
 
@@ -424,7 +400,7 @@ class Rows:
             first["train_tokens"],
             first["steps"] * step * first["flops_per_token"],
             runs,
-            Mean(**cast(Any, mean(pooled) or {})),
+            Mean.over(pooled),
             self._texts(name),
             text_curve(folders, list(self.scored.texts), step),
             loss_curve(folders, step),
@@ -432,19 +408,17 @@ class Rows:
         )
 
     def _bits(self, name: str, rows: np.ndarray) -> list[float]:
-        """Bits a byte of these documents, by seed."""
         total = float(self.scored.sizes[rows].sum())
         bits = self.nats[name][:, rows].sum(axis=1) / math.log(2) / max(total, 1e-300)
         return [float(value) for value in bits]
 
     def _texts(self, name: str) -> dict[str, TextScore]:
-        """The scores of each text, and of each of its sources."""
         texts: dict[str, TextScore] = {}
         for (text, *source), rows in self.scored.groups.items():
             figures = (
                 len(rows),
                 int(self.scored.sizes[rows].sum()),
-                Mean(**cast(Any, mean(self._bits(name, rows)) or {})),
+                Mean.over(self._bits(name, rows)),
                 None if name == self.first else Gap.of(self.difference(name, rows)),
             )
             if source:
@@ -457,20 +431,6 @@ class Rows:
 def detectable(tasks: Sequence[RunTask], seed: int) -> float | None:
     """The least difference that an experiment with the variance of its placebo finds."""
     return Rows(tasks, seed).difference(PLACEBO).detectable()
-
-
-def _nats(task: RunTask) -> np.ndarray:
-    """Of all documents of all texts, as the run's file has them."""
-    settings = task.train
-    nats = document_nats(
-        task.folder,
-        {name: Path(path) for name, path in task.texts.items()},
-        context=settings["context"],
-        batch_rows=settings["rows"],
-        precision=settings.get("precision", "auto"),
-        device=settings.get("device", "auto"),
-    )
-    return np.concatenate([nats[name] for name in task.texts])
 
 
 def collect(

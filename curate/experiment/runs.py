@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from curate.engines.base import Jobs, retry_once
 from curate.run.driver import open_engine
@@ -24,17 +26,24 @@ FUNCTION = "curate.experiment.runs:train_run"
 
 
 @dataclass(frozen=True)
-class RunTask(Task):
-    """A run of an experiment. shards: None where the settings have `sources`, each with a name;
-    train: the settings of `pretrain` but for `eval`, which are the texts."""
+class Trained:
+    """How a model is trained: the preset and its changes, threads on a processor, and the settings
+    of `pretrain` but for `eval`, which are the texts."""
 
-    name: str
-    shards: Path | None
     model: str
     changes: dict[str, Any]
-    train: dict[str, Any]
-    texts: dict[str, str]
     threads: int
+    train: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class RunTask(Trained, Task):
+    """A run of an experiment. shards: None where the settings have `sources`, each with a name;
+    texts: what is scored (folders of shards by name)."""
+
+    texts: dict[str, str]
+    name: str
+    shards: Path | None
     out: Path
 
     @property
@@ -64,32 +73,27 @@ class RunTask(Task):
 
 
 @dataclass(frozen=True)
-class Identity(Message):
+class _Named(Message):
+    name: str
+
+
+@dataclass(frozen=True)
+class Identity(Trained, _Named):
     """What the result of a run depends on. content: shards and texts, by their manifests."""
 
-    name: str
-    model: str
-    changes: dict[str, Any]
-    threads: int
-    train: dict[str, Any]
     content: dict[str, str]
 
 
 @dataclass(frozen=True)
-class Training:
-    """How every run of an experiment trains: the preset and its changes, the settings of
-    `pretrain`, what is scored (folders of shards by name), and threads of a run on a processor."""
+class Training(Trained):
+    """How every run of an experiment trains."""
 
-    model: str
-    changes: dict[str, Any]
-    settings: dict[str, Any]
-    texts: Mapping[str, str] = field(default_factory=dict)
-    threads: int = 1
+    texts: dict[str, str]
 
     @property
     def step(self) -> int:
         """Tokens of a step."""
-        return int(self.settings["rows"] * self.settings["context"])
+        return int(self.train["rows"] * self.train["context"])
 
     def task(
         self,
@@ -102,10 +106,9 @@ class Training:
         **settings: int,
     ) -> RunTask:
         """Return the task of a run. part: its number, for messages; settings: of this run alone."""
-        train = {**self.settings, "seed": seed, "steps": steps, **settings}
-        texts = dict(self.texts)
+        train = {**self.train, "seed": seed, "steps": steps, **settings}
         return RunTask(
-            part, name, shards, self.model, self.changes, train, texts, self.threads, out
+            part, self.model, self.changes, self.threads, train, self.texts, name, shards, out
         )
 
 
@@ -151,7 +154,9 @@ class Machine:
 
         place = pick_device(device)
         gpu = torch.cuda.get_device_name(place) if place.type == "cuda" else None
-        return cls(**host(), device=place.type, gpu=gpu, threads=threads, torch=torch.__version__)
+        return cls(
+            **vars(host()), device=place.type, gpu=gpu, threads=threads, torch=torch.__version__
+        )
 
     def __str__(self) -> str:
         device = self.gpu or counted(self.threads, "thread") + " a run"
@@ -177,7 +182,6 @@ def train_run(task: RunTask) -> Done:
     from llmcurate.base.settings import from_dict, unflat
     from train.config import TrainConfig
     from train.evaluate.compare import Trial, run_trial
-    from train.evaluate.judge import document_nats
 
     torch.set_num_threads(task.threads)
     settings = from_dict(TrainConfig, {**unflat(task.train), "eval": task.texts}, "pretrain")
@@ -187,18 +191,26 @@ def train_run(task: RunTask) -> Done:
     begun = time.monotonic()
     run_trial(trial, task.out)
     trained = time.monotonic()
-    document_nats(
-        task.folder,
-        {name: Path(path) for name, path in settings.eval.items()},
-        context=settings.context,
-        batch_rows=settings.rows,
-        precision=settings.precision,
-        device=settings.device,
-    )
+    nats_of(task)
     seconds = {"training": trained - begun, "scoring": time.monotonic() - trained}
     done = Done(task.identity, Machine.here(settings.device, task.threads), seconds)
     write_text(task.folder / DONE, json.dumps(asdict(done), indent=1) + "\n")
     return done
+
+
+def nats_of(task: RunTask) -> np.ndarray:
+    """Of all documents of all texts: as the run's file has them, or computed and written there."""
+    from train.evaluate.judge import document_nats
+
+    nats = document_nats(
+        task.folder,
+        {name: Path(path) for name, path in task.texts.items()},
+        context=task.train["context"],
+        batch_rows=task.train["rows"],
+        precision=task.train.get("precision", "auto"),
+        device=task.train.get("device", "auto"),
+    )
+    return np.concatenate([nats[name] for name in task.texts])
 
 
 def done_of(task: RunTask) -> Done | None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from curate.documents.documents import DATE, Documents
-from curate.steps.contracts import Step, step
+from curate.steps.contracts import Identity, Step, step
 from curate.text.buffers import decode
 from llmcurate.base.errors import RunFailed, UsageError
 
@@ -217,7 +217,7 @@ class Extract(Step):
         " in memory.",
     )
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> Identity:
         need(self.extractor)
         if self.extractor == "justext":
             stop_words(self.stop_words)

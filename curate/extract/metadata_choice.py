@@ -150,9 +150,8 @@ def things_of(data: Any, others: Collection[str] = ()) -> Iterator[dict[str, Any
             stack += reversed(inside)
 
 
-def _kind(thing: dict[str, Any]) -> int:
-    """0 for an article, 1 for a page and for what has no type, 2 for other things."""
-    kind = thing.get("@type")
+def _kind(kind: Any) -> int:
+    """By `@type`: 0 for an article, 1 for a page and for what has no type, 2 for other things."""
     kinds = kind if isinstance(kind, list) else [kind] if kind else []
     best = 2 if kinds else 1
     for name in kinds:
@@ -197,7 +196,7 @@ class Linked:
             t for script in scripts for t in islice(things_of(_load(script), _OTHERS), MAX_THINGS)
         ]
         by_id = {t["@id"]: t for t in things if isinstance(t.get("@id"), str) and t.get("name")}
-        ranked = [(kind, thing) for thing in things if (kind := _kind(thing)) < 2]
+        ranked = [(kind, thing) for thing in things if (kind := _kind(thing.get("@type"))) < 2]
         for kind, thing in sorted(ranked, key=itemgetter(0)):
             # A page that is no article has a day too, which is when somebody set it up.
             if kind == 0:

@@ -124,8 +124,8 @@ def parsed(lines: Iterable[str], source: str) -> Iterator[Capture]:
 
 
 def _capture(row: dict[str, Any], where: str) -> Capture:
-    values: dict[str, Any] = {
-        ours: next((row[name] for name in names if row.get(name) is not None), None)
+    values = {
+        ours: next((row[name] for name in names if row.get(name) is not None), "")
         for ours, names in _NAMES.items()
     }
     try:

@@ -10,6 +10,7 @@ import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 from urllib.parse import urljoin, urlsplit
 
@@ -86,11 +87,9 @@ class Http:
     def __init__(self, connections: int = 2, seconds: float = 60.0) -> None:
         import urllib3
 
-        self._settings: dict[str, Any] = {
-            "maxsize": connections,
-            "timeout": urllib3.Timeout(connect=min(CONNECT_SECONDS, seconds), read=seconds),
-            "headers": {"User-Agent": USER_AGENT, "Accept-Encoding": "identity"},
-        }
+        self._connections = connections
+        self._timeout = urllib3.Timeout(connect=min(CONNECT_SECONDS, seconds), read=seconds)
+        self._headers = {"User-Agent": USER_AGENT, "Accept-Encoding": "identity"}
         self._pools: dict[str | None, Any] = {}  # by proxy
         self._lock = threading.Lock()
         # Redirects are urllib3's; other tries are counted in one place, transfer.py.
@@ -102,7 +101,7 @@ class Http:
         """See Source. A validator is an ETag or a Last-Modified (If-Range, RFC 9110, 13.1.5)."""
         import urllib3
 
-        headers = dict(self._settings["headers"])
+        headers = {**self._headers}
         url, first, length = span_of(url)
         if offset or length is not None:
             last = "" if length is None else first + length - 1
@@ -132,10 +131,9 @@ class Http:
         """See Source."""
         import urllib3
 
-        headers = self._settings["headers"]
         try:
             response = self._pool(url).request(
-                "HEAD", url, headers=headers, retries=self._redirects
+                "HEAD", url, headers=self._headers, retries=self._redirects
             )
         except urllib3.exceptions.HTTPError as error:
             raise _trouble(error) from None
@@ -161,11 +159,9 @@ class Http:
             proxy = f"http://{proxy}"
         with self._lock:
             if proxy not in self._pools:
-                settings = self._settings
-                self._pools[proxy] = (
-                    urllib3.ProxyManager(proxy, **settings)
-                    if proxy
-                    else urllib3.PoolManager(**settings)
+                kind = partial(urllib3.ProxyManager, proxy) if proxy else urllib3.PoolManager
+                self._pools[proxy] = kind(
+                    maxsize=self._connections, timeout=self._timeout, headers=self._headers
                 )
             return self._pools[proxy]
 

@@ -63,9 +63,8 @@ def _add(
     data, _ = docs.buffers()
     start, end = tables.lines.start[at], tables.lines.end[at]
     if profile.end_marks:
-        ends = np.isin(
-            last_code_points(data, start, end), _codes(profile.end_marks + ENGLISH_MARKS)
-        )
+        marks = np.array([*map(ord, profile.end_marks + ENGLISH_MARKS)], np.int32)
+        ends = np.isin(last_code_points(data, start, end), marks)
         facts.marks[at] = np.where(ends, ENDS, OPEN)
     else:
         facts.marks[at] = ENDS
@@ -85,10 +84,6 @@ def _add(
             stands = _places(data, mark.encode())
             held += np.searchsorted(stands, end) - np.searchsorted(stands, start)
         facts.more_sentences[at] = np.maximum(held - 1, 0)
-
-
-def _codes(marks: str) -> np.ndarray:
-    return np.array([ord(mark) for mark in marks], np.int32)
 
 
 def _places(data: np.ndarray, mark: bytes) -> np.ndarray:

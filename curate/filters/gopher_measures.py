@@ -37,7 +37,6 @@ from curate.text.unicode import row_chars
 from llmcurate.base.kernels import njit
 
 if TYPE_CHECKING:
-    from curate.filters.gopher import Variant
     from curate.text.languages import Profile
 
 # What begins a bullet line and what ends an ellipsis line, as bits.
@@ -156,9 +155,7 @@ def _marked_lines(data, rows, start, end, bullets, ellipses):
     return out
 
 
-def quality_measures(
-    docs: Documents, variant: Variant, profile: Profile | None = None
-) -> Documents:
+def quality_measures(docs: Documents, variant: str, profile: Profile | None = None) -> Documents:
     """The batch with the columns that the rules look at. profile: whose words all of it has; None:
     those of English."""
     data, offsets = docs.buffers()
@@ -204,13 +201,13 @@ def quality_measures(
     return docs
 
 
-def _quality_tokens(docs: Documents, variant: Variant) -> Tokens:
+def _quality_tokens(docs: Documents, variant: str) -> Tokens:
     if variant == "datatrove":
         return symbol_tokens(docs)
     return split_tokens(docs, fold=variant != "dolma")
 
 
-def _lines(docs: Documents, variant: Variant) -> Extents:
+def _lines(docs: Documents, variant: str) -> Extents:
     """The lines that are looked at: dolma's with their white space, the others' without it;
     datatrove's and dolma's with blank ones."""
     if variant == "dolma":
@@ -225,7 +222,7 @@ def _lines(docs: Documents, variant: Variant) -> Extents:
     return Extents(before[lines.rows], lines.start[filled], lines.end[filled])
 
 
-def empty(docs: Documents, variant: Variant) -> np.ndarray:
+def empty(docs: Documents, variant: str) -> np.ndarray:
     """bool[rows]: documents without text, for dclm without a written line."""
     if variant == "dclm":
         return np.diff(written_lines(docs, strip=True).rows) == 0
@@ -233,14 +230,12 @@ def empty(docs: Documents, variant: Variant) -> np.ndarray:
     return mask
 
 
-def repetition_measures(
-    docs: Documents, variant: Variant, profile: Profile | None = None
-) -> Documents:
+def repetition_measures(docs: Documents, variant: str, profile: Profile | None = None) -> Documents:
     """The batch with the columns that the rules look at. profile: as of `quality_measures`."""
     return _repeated_n_grams(_repeated_pieces(docs, variant), variant, profile)
 
 
-def _repeated_pieces(docs: Documents, variant: Variant) -> Documents:
+def _repeated_pieces(docs: Documents, variant: str) -> Documents:
     firsts = variant in ("dolma", "dclm")
     data, offsets = docs.buffers()
     chars = row_chars(data, offsets)
@@ -274,7 +269,7 @@ def _repeated_pieces(docs: Documents, variant: Variant) -> Documents:
     return docs.annotate("duplicate_line_chars", ratio(n_chars, whole))
 
 
-def _repeated_n_grams(docs: Documents, variant: Variant, profile: Profile | None) -> Documents:
+def _repeated_n_grams(docs: Documents, variant: str, profile: Profile | None) -> Documents:
     unspaced, per_word = profile is not None and profile.clusters > 0, 1.0
     if profile is not None and unspaced:
         tokens, _, per_word = unspaced_tokens(docs, profile)
@@ -298,7 +293,7 @@ def _repeated_n_grams(docs: Documents, variant: Variant, profile: Profile | None
     return docs
 
 
-def _repetition_tokens(docs: Documents, variant: Variant) -> Tokens:
+def _repetition_tokens(docs: Documents, variant: str) -> Tokens:
     if variant == "datatrove":
         return symbol_tokens(docs)
     if variant == "dclm":

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import cached_property
+from itertools import starmap
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urljoin
@@ -320,7 +321,7 @@ def read(file: Path) -> Sites:
             site = Site(
                 robots if isinstance(robots, str) else value("policy", robots, _policy),
                 signal=value("signal", signal, str),
-                tdm=value("tdm", tdm, _reservations),
+                tdm=value("tdm", tdm, lambda rows: tuple(starmap(Reservation, rows))),
                 ai=value("policy", ai, _policy) or (),
             )
             sites.put(origin, site)
@@ -331,10 +332,6 @@ def read(file: Path) -> Sites:
 
 def _policy(rows: list[Any]) -> Policy:
     return tuple((agent, tuple(rules)) for agent, rules in rows)
-
-
-def _reservations(rows: list[Any]) -> tuple[Reservation, ...]:
-    return tuple(Reservation(location, reserved) for location, reserved in rows)
 
 
 Names = Annotated[

@@ -516,10 +516,6 @@ def email_around(before: str, after: str) -> tuple[int, int] | None:
 _NOT_BEFORE, _NOT_BEHIND = rb"(?<![A-Za-z0-9_])", rb"(?![A-Za-z0-9_])"
 
 
-def _pattern(source: bytes) -> re.Pattern[bytes]:
-    return re.compile(_NOT_BEFORE + b"(?:" + source + b")" + _NOT_BEHIND)
-
-
 _PLAIN: tuple[tuple[bytes, bytes], ...] = (
     (b"AKIA", rb"AKIA[0-9A-Z]{16}"),  # aws.py
     (b"ASIA", rb"ASIA[0-9A-Z]{16}"),
@@ -538,7 +534,10 @@ _PLAIN: tuple[tuple[bytes, bytes], ...] = (
     (b"T3BlbkFJ", rb"sk-[A-Za-z0-9_-]{20,200}T3BlbkFJ[A-Za-z0-9_-]{20,200}"),
     (b"pypi-AgE", rb"pypi-AgEIcHlwaS5vcmc[A-Za-z0-9_-]{50,}"),
 )
-PATTERNS = tuple((needle, _pattern(source)) for needle, source in _PLAIN)
+PATTERNS = tuple(
+    (needle, re.compile(_NOT_BEFORE + b"(?:" + source + b")" + _NOT_BEHIND))
+    for needle, source in _PLAIN
+)
 # jwt.py; both parts are JSON objects, so they begin with what `{"` is in base64. A part is looked
 # at once, from its beginning: a token may begin behind each of many hyphens.
 _TWO_PARTS = re.compile(

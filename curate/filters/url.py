@@ -16,7 +16,7 @@ import pyarrow as pa
 from pydantic import BeforeValidator, Field, PrivateAttr
 
 from curate.documents.documents import Documents
-from curate.steps.contracts import FromFiles, Step, step
+from curate.steps.contracts import FromFiles, Identity, Step, step
 from curate.text.buffers import as_large_string, text_buffers
 from llmcurate.base.errors import UsageError
 
@@ -100,7 +100,7 @@ class UrlFilter(Step, FromFiles):
         kept = (*self.keep_domains, *self.keep_hosts, *self.keep_urls)
         return [*self.domains, *self.hosts, *self.urls, *words, *named, *kept]
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> Identity:
         """UsageError where a list is not there that says what stays: a recipe names it, and the
         user has it."""
         for key in ("keep_domains", "keep_hosts", "keep_urls"):

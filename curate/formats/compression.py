@@ -193,29 +193,67 @@ class GzipMember:
                 return
 
 
-class ZstdFrame:
-    """One zstd frame (RFC 8878), walked block by block so that no call inflates more than 1 MiB."""
+class Streamed:
+    """A member whose library decodes piece by piece, within a bound of output."""
 
-    def __init__(
-        self, source: Source, offset: int, decompressor: Any, error: type[Exception]
-    ) -> None:
+    name: ClassVar[str]
+    errors: tuple[type[Exception], ...]
+    steps = (STEP, 256)  # what is decoded at a time; the second pass only where the first failed
+
+    def __init__(self, source: Source, offset: int) -> None:
         self.source, self.start, self.end = source, offset, offset
-        self.decompressor, self.error = decompressor, error
+
+    def decoder(self) -> Any:
+        """A decoder with `decompress(data, max_length=N)`, as the standard library's have it."""
+        raise NotImplementedError
 
     def __iter__(self) -> Iterator[bytes]:
         delivered = 0
-        for batch in (8, 1):  # the second pass only where a batch of blocks failed
+        for step in self.steps:
             try:
                 seen = 0
-                for out in self._decode(batch):
+                for out in self._decode(step):
                     seen += len(out)
                     if seen > delivered:
                         yield out[-(seen - delivered) :]
                         delivered = seen
                 return
-            except self.error as error:
-                reason = f"zstd: {_reason(error)}"
+            except self.errors as error:
+                reason = f"{self.name}: {_reason(error)}"
         raise BadMember(reason)
+
+    def _decode(self, step: int) -> Iterator[bytes]:
+        decoder = self.decoder()
+        self.end = self.start
+        while True:
+            data = self.source.at(self.end, step)
+            if not data:
+                raise BadMember(f"{self.name}: the file ends inside a frame", truncated=True)
+            self.end += len(data)
+            out = decoder.decompress(data, max_length=OUT)
+            if out:
+                yield out
+            while not decoder.eof and not decoder.needs_input:
+                out = decoder.decompress(b"", max_length=OUT)
+                if not out:
+                    break
+                yield out
+            if decoder.eof:
+                self.end -= len(decoder.unused_data or b"")
+                return
+
+
+class ZstdFrame(Streamed):
+    """One zstd frame (RFC 8878), walked block by block so that no call inflates more than 1 MiB."""
+
+    name = "zstd"
+    steps = (8, 1)  # blocks at a time
+
+    def __init__(
+        self, source: Source, offset: int, decompressor: Any, error: type[Exception]
+    ) -> None:
+        super().__init__(source, offset)
+        self.decompressor, self.error, self.errors = decompressor, error, (error,)
 
     def _decode(self, batch: int) -> Iterator[bytes]:
         decoder: Any = self.decompressor.decompressobj()
@@ -254,55 +292,6 @@ class ZstdFrame:
         length = 5 + (1 - single) + (0, 1, 2, 4)[flags & 3]
         length += (single, 2, 4, 8)[size_flag]
         return self.start + length, bool(flags & 4)
-
-
-class Streamed:
-    """A member whose library decodes piece by piece, within a bound of output."""
-
-    name: ClassVar[str]
-    errors: ClassVar[tuple[type[Exception], ...]]
-
-    def __init__(self, source: Source, offset: int) -> None:
-        self.source, self.start, self.end = source, offset, offset
-
-    def decoder(self) -> Any:
-        """A decoder with `decompress(data, max_length=N)`, as the standard library's have it."""
-        raise NotImplementedError
-
-    def __iter__(self) -> Iterator[bytes]:
-        delivered = 0
-        for step in (STEP, 256):  # the second pass, in small steps, only where the first failed
-            try:
-                seen = 0
-                for out in self._decode(step):
-                    seen += len(out)
-                    if seen > delivered:
-                        yield out[-(seen - delivered) :]
-                        delivered = seen
-                return
-            except self.errors as error:
-                reason = f"{self.name}: {_reason(error)}"
-        raise BadMember(reason)
-
-    def _decode(self, step: int) -> Iterator[bytes]:
-        decoder = self.decoder()
-        self.end = self.start
-        while True:
-            data = self.source.at(self.end, step)
-            if not data:
-                raise BadMember(f"{self.name}: the file ends inside a frame", truncated=True)
-            self.end += len(data)
-            out = decoder.decompress(data, max_length=OUT)
-            if out:
-                yield out
-            while not decoder.eof and not decoder.needs_input:
-                out = decoder.decompress(b"", max_length=OUT)
-                if not out:
-                    break
-                yield out
-            if decoder.eof:
-                self.end -= len(decoder.unused_data or b"")
-                return
 
 
 class Lz4Frame(Streamed):

@@ -67,7 +67,7 @@ def chosen_files(
         inner = [name.removeprefix(below) for name in rest if name.startswith(below)]
         card = _card(inner, lambda name, below=below: read(below + name))  # type: ignore[misc]
         if inner and (card is not None or (is_repository and not folder)):
-            names, line = _of_data_set(f"{place}/{folder}".rstrip("/"), inner, card or {}, choice)
+            names, line = _of_data_set(f"{place}/{folder}".rstrip("/"), inner, card or [], choice)
             kept += [below + name for name in names]
             # The card alone is no news of a repository.
             lines += line if not is_repository or {*inner} - {*names} != {CARD} else []
@@ -78,14 +78,14 @@ def chosen_files(
         above = (PurePosixPath(name).parents for name in shards)
         near = {next((c for p in of if (c := str(p / CARD)) in there), "") for of in above}
         cards = [name for name in rest if name in near or (name == CARD and not shards)]
-        names, line = _of_data_set(place, [*shards, *cards] if shards else rest, {}, choice)
+        names, line = _of_data_set(place, [*shards, *cards] if shards else rest, [], choice)
         rest = [*names, *(n for n in rest if shards and n not in shards and n not in cards)]
         lines += line
     return sorted([*kept, *rest]), lines
 
 
-def _card(files: list[str], read: Callable[[str], bytes]) -> dict[str, Any] | None:
-    """The metadata of the card of a folder; None if it is no data set of the hub."""
+def _card(files: list[str], read: Callable[[str], bytes]) -> list[Any] | None:
+    """The configurations that the card of a folder states; None if it is no data set of the hub."""
     metadata: Any = None
     if CARD in files:
         text = read(CARD).decode("utf-8", "replace").removeprefix("\ufeff")
@@ -93,10 +93,14 @@ def _card(files: list[str], read: Callable[[str], bytes]) -> dict[str, Any] | No
         with suppress(UsageError):
             metadata = read_yaml(match[1], CARD, lines=False)[0] if match else None
     metadata = metadata if isinstance(metadata, dict) else {}
-    if _KEYS & metadata.keys():
-        return metadata
-    is_data_set = metadata or INFOS in files or b"*.parquet filter=lfs" in read(".gitattributes")
-    return metadata if is_data_set and any(map(_holds_rows, files)) else None
+    if not _KEYS & metadata.keys():
+        is_data_set = (
+            metadata or INFOS in files or b"*.parquet filter=lfs" in read(".gitattributes")
+        )
+        if not is_data_set or not any(map(_holds_rows, files)):
+            return None
+    stated = metadata.get("configs")
+    return stated if isinstance(stated, list) else []
 
 
 def _holds_rows(name: str) -> bool:
@@ -107,7 +111,7 @@ def _holds_rows(name: str) -> bool:
 
 
 def _of_data_set(
-    place: str, files: list[str], card: dict[str, Any], choice: Choice
+    place: str, files: list[str], card: list[Any], choice: Choice
 ) -> tuple[list[str], list[str]]:
     """The files of the chosen splits of a data set, and a line if there are others."""
     configs, default = _stated(files, card)
@@ -152,13 +156,12 @@ def _picked(
     return [n for n in names if any(fnmatchcase(n, pattern) for pattern in given.split(","))]
 
 
-def _stated(files: list[str], card: dict[str, Any]) -> tuple[dict[str, Splits], list[str]]:
+def _stated(files: list[str], card: list[Any]) -> tuple[dict[str, Splits], list[str]]:
     """The configurations that a card states, and the one that is read without a choice."""
     from fsspec.utils import glob_translate
 
     configs: dict[str, Splits] = {}
-    stated = card.get("configs")
-    entries = [e for e in stated if isinstance(e, dict)] if isinstance(stated, list) else []
+    entries = [e for e in card if isinstance(e, dict)]
     for entry in entries:
         splits = configs.setdefault(str(entry.get("config_name", DEFAULT)), {})
         folder = str(entry.get("data_dir") or "").strip("/.")

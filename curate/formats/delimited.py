@@ -68,17 +68,12 @@ class _Lines:
         return line.decode("utf-8", "replace").replace("\0", "\ufffd") + "\n"
 
 
-def _separator(header: str) -> str:
-    """What the header has most of, a comma where it has none."""
-    return max(SEPARATORS, key=header.count) if any(s in header for s in SEPARATORS) else ","
-
-
 def _header(line: bytes) -> tuple[list[str], str]:
     """(names of the columns, what separates them). ValueError where the line is no header."""
     if line[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise ValueError("it is UTF-16: make it UTF-8 (iconv -f UTF-16 -t UTF-8)")
     text = line.removeprefix(BOM).decode("utf-8", "replace").replace("\0", "\ufffd")
-    separator = _separator(text)
+    separator = max(SEPARATORS, key=text.count) if any(s in text for s in SEPARATORS) else ","
     try:
         names = next(csv.reader([text + "\n"], delimiter=separator, strict=True), [])
     except csv.Error as error:

@@ -383,12 +383,6 @@ def _grouped(
 # Columns that are carried along.
 
 
-def _join(a: str | None, b: str | None) -> str | None:
-    if a is None or b is None or a == b:
-        return a or b
-    return "double" if {a, b} == {"int64", "double"} else "json"
-
-
 def _arrow_kind(kind: pa.DataType) -> str | None:
     if pa.types.is_null(kind):
         return None
@@ -413,7 +407,9 @@ def _same(old: str | None, new: str | None, path: str, column: str) -> str | Non
             f"input {path}: column {column!r} has another type than in the files before it;"
             " convert one of them"
         )
-    return _join(old, new)
+    if old is None or new is None or old == new:
+        return old or new
+    return "double" if {old, new} == {"int64", "double"} else "json"
 
 
 def join_columns(before: dict[str, str], now: dict[str, str], path: str) -> dict[str, str]:

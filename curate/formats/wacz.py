@@ -88,7 +88,8 @@ def read(portion: Portion) -> Iterator[Event]:
                         event.offset += member.header_offset
                         yield event
             except ERRORS as error:
-                yield Corrupt(member.header_offset, f"WACZ: {_name(member)}: {error}")
+                name = repr(member.filename[:100])
+                yield Corrupt(member.header_offset, f"WACZ: {name}: {error}")
 
 
 @contextmanager
@@ -112,7 +113,3 @@ def _opened(
                 raise disk_error(error) or error from None
             whole.seek(0)
             yield whole
-
-
-def _name(member: zipfile.ZipInfo) -> str:
-    return repr(member.filename[:100])

@@ -7,10 +7,9 @@ which WARC-Refers-To names where it is a URI.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
 from datetime import datetime, timezone
 from io import BytesIO
-from typing import IO, Any
+from typing import IO
 
 UNDATED = datetime(1970, 1, 1, tzinfo=timezone.utc)  # the standard asks each record for a date
 
@@ -26,17 +25,23 @@ class WarcWriter:
         headers = {"WARC-Filename": name}
         self._write("warcinfo", name, "", UNDATED, about, headers)
 
-    def document(self, row: Mapping[str, Any]) -> int:
-        """Writes a document: id, url, date, lang and text; returns the bytes of its text."""
-        name, text = str(row["id"]), (row["text"] or "").encode()
+    def document(
+        self,
+        id: str,
+        text: str | None,
+        url: str | None = None,
+        date: datetime | None = None,
+        lang: str | None = None,
+    ) -> int:
+        """Writes a document; returns the bytes of its text."""
+        body = (text or "").encode()
         headers = {"Content-Type": "text/plain"}
-        if name.startswith("urn:") or "://" in name:
-            headers["WARC-Refers-To"] = f"<{name}>"
-        if row.get("lang"):
-            headers["WARC-Identified-Content-Language"] = str(row["lang"])
-        url = row.get("url") or ""
-        self._write("conversion", name, url, row.get("date") or UNDATED, text, headers)
-        return len(text)
+        if id.startswith("urn:") or "://" in id:
+            headers["WARC-Refers-To"] = f"<{id}>"
+        if lang:
+            headers["WARC-Identified-Content-Language"] = lang
+        self._write("conversion", id, url or "", date or UNDATED, body, headers)
+        return len(body)
 
     def _write(
         self, kind: str, name: str, url: str, date: datetime, body: bytes, headers: dict[str, str]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -157,9 +157,14 @@ def _plan(home: Path, digest: str) -> RunPlan | None:
 
 
 def _compare(files: Iterator[tuple[Path, Seal]], result: Check, options: Options) -> None:
-    """Fills in the faults, a few tasks in memory at once."""
     workers = options.count()
-    tasks = seals.tasks(_counted(files, result))
+
+    def each() -> Iterator[tuple[Path, Seal]]:
+        for file in files:
+            result.files += 1
+            yield file
+
+    tasks = seals.tasks(each())
     with (
         ThreadPoolExecutor(workers) as pool,
         Progress("check", 0, options.quiet) as progress,
@@ -172,12 +177,6 @@ def _compare(files: Iterator[tuple[Path, Seal]], result: Check, options: Options
     result.rows = {path: row for path, row in result.rows.items() if path in result.faults}
 
 
-def _counted(files: Iterable[tuple[Path, Seal]], result: Check) -> Iterator[tuple[Path, Seal]]:
-    for file in files:
-        result.files += 1
-        yield file
-
-
 def _of_index(folder: Path, result: Check) -> Iterator[tuple[Path, Seal]]:
     record = indexes.record_of(folder)
     if record is None:
@@ -187,7 +186,6 @@ def _of_index(folder: Path, result: Check) -> Iterator[tuple[Path, Seal]]:
 
 
 def _of_home(home: Path, result: Check) -> Iterator[tuple[Path, Seal]]:
-    """Snapshots by their manifests, and what later refreshes compare with."""
     for folder in sorted((home / FOLDER).glob("[!.]*")):
         if folder.is_dir():
             try:

@@ -16,6 +16,7 @@ from curate.documents.edits import Edit, edited, edits_of
 from curate.documents.rejected import FOLDER, Reason, reasons_of
 from curate.inspect.browse.originals import Originals
 from curate.run.homes import kept_folder
+from curate.run.records import stages_of
 from curate.steps.contracts import Explains, SaysOfDecisions, Settings
 from llmcurate.base.disk.files import part_files
 from llmcurate.base.disk.units import format_measure
@@ -101,7 +102,11 @@ def find(out: Path, name: str) -> Account | None:
             )
             _explain(steps, account)
             if not isinstance(steps, str):
-                _ask(steps, decisions)
+                said = (s for s in steps if isinstance(s, SaysOfDecisions))
+                speakers = {getattr(s, "method", ""): s for s in said}
+                for decision in decisions:
+                    if decision.method in speakers:
+                        decision.said = speakers[decision.method].said(decision)
                 inputs = _inputs(out, part, name, row.get("text"), edits_of(row))
                 _quote(steps, inputs, account)
             return account
@@ -109,7 +114,6 @@ def find(out: Path, name: str) -> Account | None:
 
 
 def _steps(out: Path) -> tuple[Settings, ...] | str:
-    """The steps of the run's recipe, or why they cannot be read."""
     from curate.steps.recipe import load
 
     if not (out / "recipe.yaml").exists():
@@ -121,7 +125,6 @@ def _steps(out: Path) -> tuple[Settings, ...] | str:
 
 
 def _settings(steps: tuple[Settings, ...] | str) -> dict[str, str]:
-    """The settings that rules compare with, by `step.rule`."""
     if isinstance(steps, str):
         return {}
     limits = [(step.label, limit) for step in steps for limit in step.limits() if limit.setting]
@@ -135,8 +138,8 @@ def _inputs(
     record = out / "run.json"
     if not edits or not record.is_file():
         return {}
-    run = json.loads(record.read_text(encoding="utf-8"))
-    text = Originals(out, run).find((part.name, 0), name, final, edits)
+    stages = stages_of(json.loads(record.read_text(encoding="utf-8")))
+    text = Originals(out, stages).find((part.name, 0), name, final, edits)
     inputs: dict[str, bytes] = {}
     for step, of_step in groupby(edits, key=lambda edit: edit.step):
         if text is not None:
@@ -145,16 +148,7 @@ def _inputs(
     return inputs if text == (final or "").encode() else {}
 
 
-def _ask(steps: tuple[Settings, ...], decisions: list[Decision]) -> None:
-    """Fills in the words of steps for their decisions."""
-    speakers = {getattr(s, "method", ""): s for s in steps if isinstance(s, SaysOfDecisions)}
-    for decision in decisions:
-        if decision.method in speakers:
-            decision.said = speakers[decision.method].said(decision)
-
-
 def _quote(steps: tuple[Settings, ...], inputs: dict[str, bytes], account: Account) -> None:
-    """Puts the text of spans beside their positions, where it is known."""
     for edit in account.edits:
         if edit.step in inputs:
             edit.text = _slice(inputs[edit.step], edit.start, edit.end)
@@ -217,7 +211,6 @@ def explain(outs: list[Path], name: str) -> Account:
 
 
 def _quoted(span: str | None) -> str:
-    """The text of a span, for the end of its line; empty where it is not known."""
     text = " ".join((span or "").split())
     return f': "{plain(text, SHOWN)}"' if text else ""
 
@@ -233,7 +226,6 @@ def _number(value: float | None) -> str:
 
 
 def _passage(decision: Decision, name: str) -> str:
-    """One line on a passage that stands more than once."""
     partner = decision.partner
     which = f"  {decision.method}: bytes {decision.span_start} to {decision.span_end} of its input"
     if decision.cluster is None:
@@ -248,7 +240,6 @@ def _passage(decision: Decision, name: str) -> str:
 
 
 def _whole(decision: Decision) -> str:
-    """One line on a document that is a copy as a whole."""
     similar = f" with similarity {decision.similarity:.3f}" if decision.similarity else ""
     if decision.cluster is None:
         return f"  {decision.method}: seen before{similar}, where is not known"
@@ -263,7 +254,6 @@ def _whole(decision: Decision) -> str:
 
 
 def _lines(account: Account, most: int = 40) -> list[str]:
-    """The account for a terminal."""
     lines = [f"{account.id}: {account.status}", f"  url     {account.url or '(none)'}"]
     lines += [f"  source  {account.source or '(none)'}", f"  in      {account.out}"]
     for reason in account.reasons:

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from curate.corpus.direct_input import DirectInput
 from curate.documents.documents import Documents
-from curate.formats.inputs import InputPlan, empty_files
+from curate.formats.inputs import empty_files
 from curate.formats.read_settings import ReadSettings
 from curate.formats.reading import plan_reading
 from curate.inspect.report.documents import HOST, Source, by_source, sql_domain
@@ -192,11 +192,19 @@ def gather(inputs: list[str], read: ReadSettings | None = None) -> Statistics:
         columns = _write(reader, path)
         tally = reader.tally
         if not tally["kept"]:
-            raise UsageError(_no_text(plan))
+            if any(file.holds_pages for file in plan.files):
+                raise UsageError(
+                    "the input holds web pages, not text: `llmcurate extract` makes text of them"
+                )
+            raise UsageError("no document of the input has text")
         lengths = {_length(n): True for n in LENGTHS}
         with scratch_database(Path(folder) / "spill") as db:
             db.execute(f"CREATE VIEW docs AS SELECT * FROM read_parquet({literal(path)})")
-            numbers = _numbers(db, path, lengths | columns)
+            found = ranges([path], lengths | columns).items()
+            spans = {name: span for name, span in found if span.count}
+            bins = {name: [edges_of(span)] for name, span in spans.items()}
+            fill([path], bins)
+            numbers = {n: _number(db, n, span, bins[n][0]) for n, span in spans.items()}
             languages, domains, sources, dates = _labels(db)
             return Statistics(
                 inputs,
@@ -220,7 +228,6 @@ def gather(inputs: list[str], read: ReadSettings | None = None) -> Statistics:
 
 
 def _write(reader: DirectInput, path: Path) -> dict[str, bool]:
-    """Writes what is measured; returns the numeric columns (name -> whole numbers)."""
     writer = TableWriter(path)
     numeric: dict[str, bool] | None = None
     done = False
@@ -236,21 +243,6 @@ def _write(reader: DirectInput, path: Path) -> dict[str, bool]:
     return numeric or {}
 
 
-def _no_text(plan: InputPlan) -> str:
-    packed = any(f.holds_pages for f in plan.files)
-    if packed:
-        return "the input holds web pages, not text: `llmcurate extract` makes text of them"
-    return "no document of the input has text"
-
-
-def _numbers(db: Any, path: Path, columns: dict[str, bool]) -> dict[str, Number]:
-    """Range, mean, quantiles and histogram of each column that has a finite value."""
-    spans = {n: r for n, r in ranges([path], columns).items() if r.count}
-    bins = {n: [edges_of(r)] for n, r in spans.items()}
-    fill([path], bins)
-    return {n: _number(db, n, r, bins[n][0]) for n, r in spans.items()}
-
-
 def _number(db: Any, name: str, span: Range, histogram: Histogram) -> Number:
     column = quoted(name)
     function = "quantile_disc" if span.count <= EXACT_ROWS else "approx_quantile"
@@ -264,7 +256,6 @@ def _number(db: Any, name: str, span: Range, histogram: Histogram) -> Number:
 
 
 def _labels(db: Any) -> Iterator[Labels]:
-    """Documents and bytes by language, domain, source, and year or month."""
     size = f'"{_length("bytes")}"'
     ((years,),) = db.execute("SELECT count(DISTINCT year(date)) FROM docs").fetchall()
     when = "strftime(date, '%Y')" if years > 2 else "strftime(date, '%Y-%m')"
@@ -287,7 +278,6 @@ def _labels(db: Any) -> Iterator[Labels]:
 
 
 def _bars(title: str, group: Labels, documents: int, block: str) -> list[str]:
-    """The labels with the most documents; empty where no document has one."""
     labels = group.top[:TOP]
     if not labels:
         return []
@@ -323,7 +313,6 @@ def _figure(value: float) -> str:
 
 
 def _spark(counts: list[int], blocks: str) -> str:
-    """The histogram in a few characters, by the square root of the number."""
     groups = min(SPARKS, len(counts))
     cuts = [i * len(counts) // groups for i in range(groups + 1)]
     sums = [sum(counts[a:b]) for a, b in pairwise(cuts)]

@@ -137,9 +137,8 @@ def evaluate(
     from tokenize_kit.judge.compare import compare, read_lexicon
 
     documents = Documents(inputs, quiet, read, words)
-    if pattern is not None and not any(
-        _is_ranks(p) for p in [*tokenizers, *filter(None, [baseline])]
-    ):
+    named = [*tokenizers, *filter(None, [baseline])]
+    if pattern is not None and not any(path.suffix == ".tiktoken" for path in named):
         raise UsageError("--pattern is for .tiktoken files, and none is given; leave it out")
     if baseline is not None and baseline not in tokenizers:
         tokenizers = [*tokenizers, baseline]
@@ -214,10 +213,6 @@ def trained_on(tokenizer: Path, files: list[Path]) -> bool:
         if is_maker and any(file in read or folder / "corpus" in file.parents for file in files):
             return True
     return False
-
-
-def _is_ranks(path: Path) -> bool:
-    return path.suffix == ".tiktoken"
 
 
 def names(paths: list[Path]) -> list[str]:
@@ -462,7 +457,6 @@ class TokenizerEvaluation(Computed):
         return "\n".join(lines)
 
     def _remarks(self) -> list[str]:
-        """The longest tokens, and what is wrong with a tokenizer."""
         lines = []
         for tokenizer in self.tokenizers:
             name = short(tokenizer["name"])
@@ -487,7 +481,6 @@ class TokenizerEvaluation(Computed):
         return lines
 
     def _vocabularies(self, names: list[str]) -> list[str]:
-        """Tokens by script, and how many of them two vocabularies share."""
         scripts = self.scripts(SCRIPTS_SHOWN)
         body: Body = [([label, *map(whole, counts)], []) for label, counts in scripts]
         lines = ["", "tokens of the vocabulary by script", *_grid(["", *names], body, False)]
@@ -500,7 +493,6 @@ class TokenizerEvaluation(Computed):
         return lines
 
     def _groups(self, names: list[str]) -> list[str]:
-        """Bytes a token by language and by source, and what languages pay against the pivot."""
         languages, sources = self.tokenizers[0]["lang"], self.tokenizers[0]["source"]
         chosen = []
         if languages:
@@ -523,7 +515,6 @@ class TokenizerEvaluation(Computed):
         return lines
 
     def _by(self, group: str, key: str, title: str, names: list[str]) -> list[str]:
-        """A line a label, a column a tokenizer."""
         first = self.tokenizers[0][group]
         body: Body = [
             (
@@ -544,7 +535,6 @@ def short(name: str) -> str:
 
 
 def _grid(head: list[str], body: Body, colours: bool) -> list[str]:
-    """The best of a row bold, or starred where there are no colours."""
     bold = [(y, x + 1) for y, (_, best) in enumerate(body) for x in best]
     if not colours and bold:
         cells = [

@@ -23,10 +23,9 @@ import yaml
 from curate.experiment.ablate import COMMON
 from curate.experiment.corpora import Corpus, Sets, read_sets
 from curate.experiment.encoding import ORDER, choose_tokenizers, encode_corpus, make_tokenizers
-from curate.experiment.evaluation import EvalText, Fact, draw_text, encode_apart, find_overlap
+from curate.experiment.evaluation import Fact, draw_text, encode_apart, find_overlap
 from curate.experiment.figures import Cost, Gap, Rows
 from curate.experiment.runs import Machine, Place, RunTask, Training, machines_of, make_runs
-from curate.formats.read_settings import ReadSettings
 from curate.inspect.results import Findings
 from curate.products.eval_texts import are_shards, check_names
 from curate.run.records import Options
@@ -164,7 +163,6 @@ class MixtureSearch(Findings):
     machines: list[Machine]
 
     def _source_rows(self) -> list[list[str]]:
-        """Each source: its tokens, shares and epochs."""
         optimum, intervals = self.mixtures["optimum"], self.mixtures["optimum"].intervals or {}
         return [
             [
@@ -180,7 +178,6 @@ class MixtureSearch(Findings):
         ]
 
     def _mixture_rows(self) -> list[list[str]]:
-        """Each mixture: the target's bits a byte that are predicted and were measured."""
         return [
             [
                 name,
@@ -192,7 +189,6 @@ class MixtureSearch(Findings):
         ]
 
     def _regression_rows(self) -> list[list[str]]:
-        """Each regression: its error on mixtures that it was not fitted to."""
         return [
             [
                 name,
@@ -339,7 +335,12 @@ def prepare(
         kept = out / "tokenizer" / "tokenizer.json"
         if chosen.tokenizer is None and kept.is_file():
             # Another one would make every run that is there worthless when a source is added.
-            _check_vocab(out, int(changes.values("tokenizer").get("vocab", chosen.vocab)))
+            asked = read_json(out / "tokenizer" / "tokenizer_card.json")["vocab_asked"]
+            if asked != int(changes.values("tokenizer").get("vocab", chosen.vocab)):
+                raise UsageError(
+                    f"the runs in {out} have a tokenizer of {counted(asked, 'token')}: give"
+                    f" --vocab {asked}, or another folder"
+                )
             tokenizer, origin = kept, "the one in OUT, trained when the search began"
         else:
             choices = choose_tokenizers(corpora, chosen.tokenizer, chosen.vocab, changes)
@@ -352,21 +353,20 @@ def prepare(
             for corpus in corpora
         }
     sources = [_source(name, inputs[name], folders[name]) for name in sorted(inputs)]
-    facts = _encode_texts(
-        drawn, corpora, folders, tokenizer, out, chosen, place.quiet, changes.read
-    )
+    if corpora:
+        say("comparing evaluation texts with the sources by 13-grams", place.quiet)
+        digests = {name: file_digest(path / "manifest.json") for name, path in folders.items()}
+        shares = find_overlap(drawn, corpora, digests, out, changes.read)
+    else:
+        say("evaluation texts are not compared with sources, which are token shards", place.quiet)
+        shares = {"": {text.name: [0.0] * len(text.documents) for text in drawn}}
+    facts = {}
+    for text in drawn:
+        encoded = {out / "eval" / text.name: tokenizer}
+        fact = encode_apart(text, shares, chosen.max_overlap, encoded)
+        facts[text.name] = fact if corpora else replace(fact, overlap=None)
     described = Tokenizer(origin, str(tokenizer), file_digest(tokenizer))
     return Prepared(sources, changes, described, facts, not ready)
-
-
-def _check_vocab(out: Path, vocab: int) -> None:
-    """UsageError where the search in OUT began with another size of the vocabulary."""
-    card = json.loads((out / "tokenizer" / "tokenizer_card.json").read_text(encoding="utf-8"))
-    if (asked := card["vocab_asked"]) != vocab:
-        raise UsageError(
-            f"the runs in {out} have a tokenizer of {counted(asked, 'token')}: give --vocab"
-            f" {asked}, or another folder"
-        )
 
 
 def _source(name: str, path: str, folder: Path) -> Source:
@@ -380,7 +380,6 @@ def _source(name: str, path: str, folder: Path) -> Source:
 
 
 def _tokenizer_of(folders: Mapping[str, Path]) -> Path:
-    """The tokenizer.json of shards that were encoded by one."""
     from train.data.shards import read_shards
 
     opened = {name: read_shards(folder) for name, folder in folders.items()}
@@ -397,35 +396,6 @@ def _tokenizer_of(folders: Mapping[str, Path]) -> Path:
             f"mix search: {folders[first]} has no tokenizer.json, which evaluation texts need"
         )
     return file
-
-
-def _encode_texts(
-    drawn: Sequence[EvalText],
-    corpora: Sequence[Corpus],
-    folders: Mapping[str, Path],
-    tokenizer: Path,
-    out: Path,
-    chosen: MixSearch,
-    quiet: bool,
-    read: ReadSettings,
-) -> dict[str, Fact]:
-    """Encodes the documents that no source holds. Shards have no words to compare."""
-    if corpora:
-        say("comparing evaluation texts with the sources by 13-grams", quiet)
-        digests = {name: file_digest(path / "manifest.json") for name, path in folders.items()}
-        shares = find_overlap(drawn, corpora, digests, out, read)
-    else:
-        say("evaluation texts are not compared with sources, which are token shards", quiet)
-        shares = {"": {text.name: [0.0] * len(text.documents) for text in drawn}}
-    facts = {
-        text.name: encode_apart(
-            text, shares, chosen.max_overlap, {out / "eval" / text.name: tokenizer}
-        )
-        for text in drawn
-    }
-    if not corpora:
-        return {name: replace(fact, overlap=None) for name, fact in facts.items()}
-    return facts
 
 
 _FILE = "mixture.json"
@@ -457,13 +427,13 @@ def search_mixture(
     training = Training(
         chosen.model,
         prepared.sets.values("model"),
+        chosen.threads,
         {
             **COMMON,
             **chosen.model_dump(include={"rows", "context", "lr", "device"}),
             **prepared.sets.values("pretrain"),
         },
         {name: str(out / "eval" / name) for name in texts},
-        chosen.threads,
     )
     return _Search(prepared, training, dict(weights), out, chosen, place).figures()
 
@@ -492,7 +462,6 @@ class _Search:
         self._room("--tokens", self.chosen.tokens)
 
     def _room(self, option: str, tokens: float) -> None:
-        """UsageError where all sources together have too little text."""
         there = sum(source.tokens for source in self.sources)
         if tokens > self.chosen.max_epochs * there:
             raise UsageError(
@@ -528,8 +497,8 @@ class _Search:
         ]
         steps = max(1, round(self.chosen.tokens / self.training.step))
         ends = {"eval_every": steps, "checkpoint_every": steps}
-        settings = {**self.training.settings, "sources": sources}
-        training = replace(self.training, settings={**ends, **settings})
+        settings = {**self.training.train, "sources": sources}
+        training = replace(self.training, train={**ends, **settings})
         task = training.task(self.digest(shares), None, seed, steps, self.out / "runs", part)
         return _Point(shares, task)
 
@@ -541,7 +510,7 @@ class _Search:
             "sources": {name: fingerprints[name] for name in shares},
             "model": self.training.model,
             "changes": self.training.changes,
-            "train": self.training.settings,
+            "train": self.training.train,
             "tokens": self.chosen.tokens,
         }
 
@@ -632,8 +601,16 @@ class _Search:
             }
             for name, weights in target.by_text.items()
         }
-        self._write_recipe(fitted.shares)
+        taken = [
+            {"name": source.name, "shards": source.shards, "weight": int(count)}
+            for source, count in zip(self.sources, whole_shares(fitted.shares), strict=True)
+            if count
+        ]
+        pretrain = {"max_epochs": chosen.max_epochs, "sources": taken}
+        recipe = {"name": "mixture", "steps": [{"pretrain": pretrain}]}
+        write_text(self.out / "mixture.yaml", yaml.safe_dump(recipe, sort_keys=False))
         tasks = [*(point.task for point in points), *confirming]
+        summaries = [read_json(task.folder / "train.json") for task in tasks]
         return MixtureSearch(
             self.sources,
             chosen.seed,
@@ -645,7 +622,7 @@ class _Search:
             self.prepared.tokenizer,
             self.training.model,
             self.training.changes,
-            self.training.settings,
+            self.training.train,
             self.prepared.facts,
             self.weights or None,
             {r.name: Error.of(e) for r, e in zip(regressions, errors, strict=True)},
@@ -653,41 +630,35 @@ class _Search:
             texts,
             mixtures,
             confirmed,
-            self._tried(points, shares, bits, target, regressions, errors),
-            _cost(tasks),
+            [
+                Point(
+                    self._by_source(row),
+                    float(of_run @ target.weights),
+                    {name: float(of_run @ w) for name, w in target.by_text.items()},
+                    {
+                        regression.name: float(error.predictions[number])
+                        for regression, error in zip(regressions, errors, strict=True)
+                    },
+                    point.task.name,
+                    point.earlier,
+                )
+                for number, (point, row, of_run) in enumerate(
+                    zip(points, shares, bits, strict=True)
+                )
+            ],
+            Cost(
+                len(tasks),
+                sum(summary["timing"]["seconds"] for summary in summaries),
+                sum(summary["tokens"] for summary in summaries),
+                sum(s["tokens"] * s["flops_per_token"] for s in summaries),
+            ),
             machines_of(tasks),
         )
 
     def _by_source(self, shares: np.ndarray) -> dict[str, float]:
         return {s.name: float(v) for s, v in zip(self.sources, shares, strict=True)}
 
-    def _tried(
-        self,
-        points: Sequence[_Point],
-        shares: np.ndarray,
-        bits: np.ndarray,
-        target: Target,
-        regressions: Sequence[Regression],
-        errors: Sequence[HeldOut],
-    ) -> list[Point]:
-        """What was measured of each mixture, and what regressions predict of it without its run."""
-        return [
-            Point(
-                self._by_source(row),
-                float(of_run @ target.weights),
-                {name: float(of_run @ w) for name, w in target.by_text.items()},
-                {
-                    regression.name: float(error.predictions[number])
-                    for regression, error in zip(regressions, errors, strict=True)
-                },
-                point.task.name,
-                point.earlier,
-            )
-            for number, (point, row, of_run) in enumerate(zip(points, shares, bits, strict=True))
-        ]
-
     def _mixture(self, shares: np.ndarray, fitted: Optimum, number: int) -> Mixture:
-        """Its shares and epochs in the real run, and what is predicted of it."""
         interval = np.quantile(fitted.resampled[:, number], [0.025, 0.975]).tolist()
         tokens = np.array([source.tokens for source in self.sources])
         epochs = self._by_source(shares * self.chosen.total / tokens)
@@ -697,8 +668,6 @@ class _Search:
     def _confirm(
         self, shares: np.ndarray, target: Target
     ) -> tuple[Confirmed | None, list[RunTask]]:
-        """The optimum beside the natural mixture, both trained from seeds that are no run's; the
-        runs."""
         if not self.chosen.confirm:
             return None, []
         whole = whole_shares(self.natural), whole_shares(shares)
@@ -725,17 +694,6 @@ class _Search:
         natural, optimum = (float(of.sum(axis=1).mean() / total) for of in (base, other))
         confirmed = Confirmed(list(seeds), natural, optimum, Gap.of(difference))
         return confirmed, [point.task for point in points]
-
-    def _write_recipe(self, shares: np.ndarray) -> None:
-        whole = whole_shares(shares)
-        sources = [
-            {"name": source.name, "shards": source.shards, "weight": int(count)}
-            for source, count in zip(self.sources, whole, strict=True)
-            if count
-        ]
-        settings = {"max_epochs": self.chosen.max_epochs, "sources": sources}
-        recipe = {"name": "mixture", "steps": [{"pretrain": settings}]}
-        write_text(self.out / "mixture.yaml", yaml.safe_dump(recipe, sort_keys=False))
 
 
 @dataclass(frozen=True)
@@ -771,14 +729,3 @@ class Target:
         nats = np.vstack([rows.nats[point.task.name] for point in points])
         bits: np.ndarray = nats / np.log(2) / np.maximum(rows.scored.sizes, 1)
         return bits
-
-
-def _cost(tasks: Sequence[RunTask]) -> Cost:
-    """What all runs took."""
-    summaries = [read_json(task.folder / "train.json") for task in tasks]
-    return Cost(
-        len(tasks),
-        sum(summary["timing"]["seconds"] for summary in summaries),
-        sum(summary["tokens"] for summary in summaries),
-        sum(s["tokens"] * s["flops_per_token"] for s in summaries),
-    )

@@ -167,7 +167,6 @@ def walk(matrix: np.ndarray, leaf: int = LEAF) -> np.ndarray:
 
 
 def _greedy(matrix: np.ndarray, rows: np.ndarray, tail: np.ndarray | None) -> np.ndarray:
-    """The rows from the one nearest to `tail` on, each followed by the nearest one that is left."""
     block = matrix[rows].astype(np.float32)
     similar = block @ block.T
     at = 0 if tail is None else int(np.argmax(block @ tail.astype(np.float32)))
@@ -180,7 +179,6 @@ def _greedy(matrix: np.ndarray, rows: np.ndarray, tail: np.ndarray | None) -> np
 
 
 def _adjacent(matrix: np.ndarray, order: np.ndarray) -> float:
-    """The mean inner product of rows that follow each other."""
     total = 0
     for first in range(0, len(order) - 1, 4096):
         block = matrix[order[first : first + 4097]].astype(np.int64)

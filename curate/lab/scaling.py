@@ -9,19 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from curate.inspect.results import Computed, check_folder
-from curate.lab.compare.models import model_changes, runs_progress
+from curate.inspect.results import Findings, check_folder
+from curate.lab.compare.models import runs_progress, training_of
 from llmcurate.base.disk.files import write_text
-from llmcurate.base.disk.process import cores
 from llmcurate.base.disk.units import counted, format_duration, format_scaled, parse_count
 from llmcurate.base.errors import UsageError
+from llmcurate.base.messages import json_values
 from llmcurate.base.pages import html
 from llmcurate.base.terminal import echo, echo_json, say, table
 
 if TYPE_CHECKING:
     from curate.api.model_settings import ScalingFit, ScalingPlan, ScalingRun
     from train.evaluate.compare import Budget
-    from train.lab.scaling.fit import Curve, Measured
+    from train.lab.scaling.fit import Curve, Fits, Measured, Sweep
+    from train.lab.scaling.plan import BudgetPlan
 
 SWEEP = "sweep.json"
 AHEAD = (1, 10, 100)  # times the largest budget of the points, that a fit is shown at
@@ -43,12 +44,10 @@ def run_sweep(
     """Trains the sweep into OUT, prints its table and writes OUT/sweep.json. Raises
     LlmcurateError."""
     check_folder(out)
-    from llmcurate.base.settings import from_dict, unflat
-    from train.config import TrainConfig
     from train.lab.scaling.sweep import ladder, parts_of, sweep
 
-    settings = SETTINGS | chosen.model_dump(include={"seed", "rows", "context", "lr", "device"})
-    common = model_changes(sets, settings)
+    settings = chosen.model_dump(include={"seed", "rows", "context", "lr", "device"})
+    train, common = training_of(sets, **SETTINGS, **settings)
     budgets = _budgets(chosen)
     distinct = chosen.unique_tokens
     unique = [int(each) for each in _amounts("unique-tokens", distinct)] if distinct else []
@@ -60,14 +59,13 @@ def run_sweep(
             out,
             variants,
             budgets=budgets,
-            train=from_dict(TrainConfig, unflat(settings), "pretrain"),
+            train=train,
             unique_tokens=unique,
             seeds=chosen.seeds,
             on_run=hooks[0],
             on_progress=hooks[1],
         )
-    figures["cores"] = cores()
-    write_text(out / SWEEP, json.dumps(figures, indent=1) + "\n")
+    write_text(out / SWEEP, json.dumps(json_values(figures), indent=1) + "\n")
     if as_json:
         echo_json(figures)
         return
@@ -76,7 +74,6 @@ def run_sweep(
 
 
 def _budgets(chosen: ScalingRun) -> list[Budget]:
-    """Those of --flops or of --tokens, each once."""
     from train.evaluate.compare import Budget
 
     kind, text = ("flops", chosen.flops) if chosen.flops else ("tokens", chosen.tokens)
@@ -89,7 +86,6 @@ def _budgets(chosen: ScalingRun) -> list[Budget]:
 
 
 def _amounts(option: str, text: str) -> list[float]:
-    """The numbers of an option, each once, the least first."""
     try:
         amounts = sorted({parse_count(amount) for amount in text.split(",")})
     except ValueError:
@@ -99,34 +95,32 @@ def _amounts(option: str, text: str) -> list[float]:
     return amounts
 
 
-def sweep_lines(figures: dict[str, Any]) -> list[str]:
+def sweep_lines(figures: Sweep) -> list[str]:
     """The runs of a sweep as a table, and what they took."""
-    points = figures["points"]
+    points = figures.points
     head = (
         *("size", "parameters", "without embeddings", "tokens", "epochs", "FLOPs"),
         *("6ND / FLOPs", "seed", "held-out loss", "seconds"),
     )
     rows = [
         (
-            point["name"],
-            f"{point['parameters']:,}",
-            f"{point['non_embedding']:,}",
-            format_scaled(point["tokens"]),
-            f"{point['epochs']:.3g}",
-            f"{point['flops']:.2e}",
-            f"{6 * point['parameters'] * point['tokens'] / point['flops']:.2f}",
-            str(point["seed"]),
-            f"{point['loss']:.4f}",
-            f"{point['seconds']:.0f}",
+            point.name,
+            f"{point.parameters:,}",
+            f"{point.non_embedding:,}",
+            format_scaled(point.tokens),
+            f"{point.epochs:.3g}",
+            f"{point.flops:.2e}",
+            f"{6 * point.parameters * point.tokens / point.flops:.2f}",
+            str(point.seed),
+            f"{point.loss:.4f}",
+            f"{point.seconds:.0f}",
         )
         for point in points
     ]
-    total = sum(point["flops"] for point in points)
-    cpu = figures["device"] == "cpu"
-    machine = counted(figures["cores"], "CPU core") if cpu else figures["device"]
-    cost = (
-        f"{counted(len(points), 'run')}, {total:.2e} FLOPs, {format_duration(figures['seconds'])}"
-    )
+    total = sum(point.flops for point in points)
+    cpu = figures.device == "cpu"
+    machine = counted(figures.cores, "CPU core") if cpu else figures.device
+    cost = f"{counted(len(points), 'run')}, {total:.2e} FLOPs, {format_duration(figures.seconds)}"
     return [*table(head, rows), "", f"{cost} of training on {machine}"]
 
 
@@ -137,8 +131,8 @@ def fit_points(path: Path, out: Path | None, chosen: ScalingFit, as_json: bool) 
     measured = read(path)
     out = out or (path if path.is_dir() else None)
     check_folder(out)
-    figures = {"source": str(path), **fit(measured, seed=chosen.seed, resamples=chosen.resamples)}
-    LawFits(figures, measured).show(out, as_json)
+    fits = fit(measured, seed=chosen.seed, resamples=chosen.resamples)
+    LawFits(fits, measured).show(out, as_json)
 
 
 def _amount(number: float) -> str:
@@ -154,80 +148,73 @@ Series = tuple[str, list[Any], list[Any]]  # name, dots, line
 
 
 @dataclass(frozen=True)
-class LawFits(Computed):
+class LawFits(Findings):
     """figures: of `train.lab.scaling.fit`; measured: what they are fitted to."""
 
     NAME = "scaling"
+    JSON = "figures"
+    figures: Fits
     measured: Measured
 
     def rows(self) -> list[list[str]]:
         """A row an approach: the exponent, and the best N at the largest budget and beyond."""
-        from train.lab.scaling.fit import interval
-        from train.lab.scaling.laws import Power
-
         rows = []
-        fits = {**self.figures["approaches"], "Kaplan's law": self.figures["kaplan"]}
+        fits = {**self.figures.approaches, "Kaplan's law": self.figures.kaplan}
         for name, own in fits.items():
-            if "reason" in own:
-                rows.append([name, f"none: {own['reason']}", *("" for _ in FITTED[2:])])
+            if own.reason is not None:
+                rows.append([name, f"none: {own.reason}", *("" for _ in FITTED[2:])])
                 continue
-            best = Power(own["log_factor"], own["exponent"])
-            row = [name, _with_limits(own["exponent"], own["interval"], "{:.3f}".format)]
-            row.append(f"{len(own['resamples'])} of {self.figures['resamples']}")
-            for flops in (times * self.figures["flops"][1] for times in AHEAD):
-                row.append(_with_limits(best.optimum(flops)[0], interval(own, flops), _amount))
+            row = [name, _with_limits(own.exponent, own.interval, "{:.3f}".format)]
+            row.append(f"{len(own.resamples)} of {self.figures.resamples}")
+            for flops in (times * self.figures.flops[1] for times in AHEAD):
+                best = own.best.optimum(flops)[0]
+                row.append(_with_limits(best, own.interval_at(flops), _amount))
             rows.append(row)
         return rows
 
     def laws(self) -> list[list[str]]:
         """The constants of the laws, one a row, with their intervals."""
         laws = {
-            "Chinchilla's": self.figures["approaches"]["3: parametric"],
-            "Kaplan's": self.figures["kaplan"],
+            "Chinchilla's": self.figures.approaches["3: parametric"],
+            "Kaplan's": self.figures.kaplan,
         }
         rows = [
-            [law, name, _with_limits(value, own["intervals"][name], "{:.4g}".format)]
+            [law, name, _with_limits(value, (own.intervals or {})[name], "{:.4g}".format)]
             for law, own in laws.items()
-            for name, value in own.get("law", {}).items()
+            for name, value in (own.law or {}).items()
         ]
-        repeats = self.figures["repeats"]
+        repeats = self.figures.repeats
         for name, title in (("tokens", "R_D*"), ("parameters", "R_N*")) if repeats else ():
-            ends = repeats["intervals"].get(name)
-            rows.append(
-                [
-                    "repetition",
-                    title,
-                    _with_limits(repeats[name], ends, "{:.4g}".format)
-                    if ends
-                    else f"{repeats[name]:.4g}, as published",
-                ]
-            )
+            value = getattr(repeats, name)
+            ends = repeats.intervals.get(name) if repeats else None
+            own_value = _with_limits(value, ends, "{:.4g}".format)
+            rows.append(["repetition", title, own_value if ends else f"{value:.4g}, as published"])
         return rows + [
             [law, "", f"{what} is at the limit of the fit: the points do not determine it"]
             for law, own, what in (
                 *((law, own, "an exponent") for law, own in laws.items()),
-                ("repetition", repeats or {}, "an R*"),
+                ("repetition", repeats, "an R*"),
             )
-            if own.get("at_limit")
+            if own is not None and own.at_limit
         ]
 
     def about(self) -> str:
         """What the fits are made from."""
-        low, high = self.figures["flops"]
-        resamples = counted(self.figures["resamples"], "resample")
+        low, high = self.figures.flops
+        resamples = counted(self.figures.resamples, "resample")
         return (
-            f"{counted(self.figures['points'], 'point')} of {low:.2e} to {high:.2e} FLOPs; in"
-            f" brackets the 95 % of {resamples}, seed {self.figures['seed']}"
+            f"{counted(self.figures.points, 'point')} of {low:.2e} to {high:.2e} FLOPs; in"
+            f" brackets the 95 % of {resamples}, seed {self.figures.seed}"
         )
 
     def text(self) -> str:
         lines = [self.about(), "", *table(FITTED, self.rows())]
-        lines.append(f"x: times {self.figures['flops'][1]:.2e} FLOPs, the most of a point")
+        lines.append(f"x: times {self.figures.flops[1]:.2e} FLOPs, the most of a point")
         constants = table(("law", "constant", ""), self.laws(), left=(0, 1, 2))
         return "\n".join([*lines, "", *constants])
 
     def page(self) -> str:
-        approaches = self.figures["approaches"]
+        approaches, sweep = self.figures.approaches, self.measured.sweep
         return html.render(
             "evaluate/scaling.html",
             figures=self.figures,
@@ -237,37 +224,35 @@ class LawFits(Computed):
             laws=self.laws(),
             parabolas=self._parabolas(),
             curves=_curves(self.measured.curves),
-            lowest=approaches["1: envelope"]["lowest"],
-            predicted=approaches["3: parametric"].get("predicted", []),
+            lowest=approaches["1: envelope"].lowest,
+            predicted=approaches["3: parametric"].predicted or [],
             best=self._best(),
-            sweep=sweep_lines(self.measured.about)[-1] if "cores" in self.measured.about else "",
+            sweep="" if sweep is None else sweep_lines(sweep)[-1],
         )
 
     def _parabolas(self) -> list[Series]:
-        """The chart of budgets: the runs of each as dots, and the parabola through them."""
         drawn: list[Series] = []
-        for parabola in self.figures["approaches"]["2: IsoFLOP"]["parabolas"]:
-            low, high = min(parabola["sizes"]), max(parabola["sizes"])
-            a, b, c = parabola["curve"]
+        for parabola in self.figures.approaches["2: IsoFLOP"].parabolas or ():
+            low, high = min(parabola.sizes), max(parabola.sizes)
+            a, b, c = parabola.curve
             sizes = [low * (high / low) ** (nth / 40) for nth in range(41)]
             line = [(size, (a * math.log(size) + b) * math.log(size) + c) for size in sizes]
-            dots = list(zip(parabola["sizes"], parabola["losses"], strict=True))
-            drawn.append((f"{parabola['flops']:.2e} FLOPs", dots, line))
+            dots = list(zip(parabola.sizes, parabola.losses, strict=True))
+            drawn.append((f"{parabola.flops:.2e} FLOPs", dots, line))
         return drawn
 
     def _best(self) -> list[Series]:
         """The best size by budget, a line an approach, and the minima of parabolas as dots."""
-        from train.lab.scaling.laws import Power, rule_of_twenty
+        from train.lab.scaling.laws import rule_of_twenty
 
-        low, high = self.figures["flops"][0], self.figures["flops"][1] * AHEAD[-1]
+        low, high = self.figures.flops[0], self.figures.flops[1] * AHEAD[-1]
         budgets = [low * (high / low) ** (nth / 40) for nth in range(41)]
         series = []
-        for name, own in self.figures["approaches"].items():
-            inside = [each for each in own.get("parabolas", ()) if each["parameters"] is not None]
-            dots = [(each["flops"], each["parameters"]) for each in inside]
-            if "reason" not in own:
-                best = Power(own["log_factor"], own["exponent"])
-                line = [(flops, best.optimum(flops)[0]) for flops in budgets]
+        for name, own in self.figures.approaches.items():
+            inside = [each for each in own.parabolas or () if each.parameters is not None]
+            dots = [(each.flops, each.parameters) for each in inside]
+            if own.reason is None:
+                line = [(flops, own.best.optimum(flops)[0]) for flops in budgets]
                 series.append((f"approach {name}", dots, line))
         rule = [(flops, rule_of_twenty(flops)[0]) for flops in budgets]
         return [*series, ("20 tokens a parameter", [], rule)]
@@ -288,16 +273,9 @@ def _curves(curves: Sequence[Curve]) -> list[Series]:
 
 def plan_budget(chosen: ScalingPlan, as_json: bool) -> None:
     """Prints the plan. Raises LlmcurateError."""
-    from train.lab.scaling.plan import plan
+    from train.lab.scaling.plan import plan, read_fits
 
-    fitted = None
-    if chosen.fit is not None:
-        path = chosen.fit / "scaling.json" if chosen.fit.is_dir() else chosen.fit
-        try:
-            fitted = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            raise UsageError(f"{path}: cannot be read ({reason})") from None
+    fitted = None if chosen.fit is None else read_fits(chosen.fit)
     figures = plan(
         chosen.flops,
         gpu=chosen.gpu,
@@ -308,13 +286,13 @@ def plan_budget(chosen: ScalingPlan, as_json: bool) -> None:
     echo_json(figures) if as_json else echo("\n".join(plan_lines(figures)))
 
 
-def plan_lines(figures: dict[str, Any]) -> list[str]:
+def plan_lines(figures: BudgetPlan) -> list[str]:
     """The plan for a terminal."""
-    unique, hours = figures["unique_tokens"], figures["hours"]
+    unique, hours = figures.unique_tokens, figures.hours
     time = f"{hours:,.1f} h" if hours >= 1 else format_duration(3600 * hours)
     lines = [
-        f"{figures['flops']:.2e} FLOPs: {time} of one {figures['gpu']} at"
-        f" {100 * figures['mfu']:.0f} % of its {_amount(figures['peak'])}FLOP/s in bfloat16;"
+        f"{figures.flops:.2e} FLOPs: {time} of one {figures.gpu} at"
+        f" {100 * figures.mfu:.0f} % of its {_amount(figures.peak)}FLOP/s in bfloat16;"
         " by C = 6ND, attention left out"
     ]
     if unique:
@@ -324,17 +302,17 @@ def plan_lines(figures: dict[str, Any]) -> list[str]:
     head = ["by", "parameters", "tokens", "tokens a parameter", "loss"]
     rows = [
         [
-            row["by"] + (" *" if row["bound"] else ""),
-            _with_limits(row["parameters"], row["interval"], _amount),
-            _amount(row["tokens"]),
-            f"{row['tokens_a_parameter']:.1f}",
-            "" if row["loss"] is None else f"{row['loss']:.3f}",
-            *([f"{row['epochs']:.1f}"] if unique else ()),
+            row.by + (" *" if row.bound else ""),
+            _with_limits(row.parameters, row.interval, _amount),
+            _amount(row.tokens),
+            f"{row.tokens_a_parameter:.1f}",
+            "" if row.loss is None else f"{row.loss:.3f}",
+            *([f"{row.epochs:.1f}"] if unique else ()),
         ]
-        for row in figures["rows"]
+        for row in figures.rows
     ]
     lines += ["", *table([*head, *(["epochs"] if unique else ())], rows)]
-    if figures["measured_to"]:
-        times = figures["flops"] / figures["measured_to"]
+    if figures.measured_to:
+        times = figures.flops / figures.measured_to
         lines.append(f"the fit is to points of at most {1 / times:.2g} of these FLOPs")
-    return lines + figures["warnings"]
+    return lines + figures.warnings

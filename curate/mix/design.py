@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from fractions import Fraction
@@ -170,7 +170,8 @@ def exact(number: float | int | str) -> Fraction:
 
 def design(sizes: Mapping[Key, int], request: Request) -> Design:
     """The mix of strata of these sizes. UsageError where the request names what is not there."""
-    times = _times(sizes, request)
+    by_bucket = request.buckets if request.curve is None else None
+    times = {key: exact(by_bucket[key[1]]) if by_bucket else Fraction(1) for key in sizes}
     groups = sorted({group for group, _ in sizes})
     check(groups, request)
     # Of one reading of a group, buckets as often as asked.
@@ -207,14 +208,12 @@ MOST_POWER = 64.0  # of a curve: all but the very best is left out
 
 
 def _reached(sizes: Mapping[Key, int], group: str, epochs: list[float]) -> float:
-    """How much of a group so many epochs of its buckets are."""
     return sum(n * epochs[b] for (g, b), n in sorted(sizes.items()) if g == group)
 
 
 def _on_curve(
     sizes: Mapping[Key, int], group: str, amount: int, curve: Callable[[float], list[float]]
 ) -> list[float]:
-    """Epochs of each bucket by the power at which the curve gives that amount of the group."""
     low, high = 0.0, MOST_POWER
     for _ in range(50):
         middle = (low + high) / 2
@@ -225,12 +224,6 @@ def _on_curve(
     return curve(round(high, 9))
 
 
-def _times(sizes: Mapping[Key, int], request: Request) -> dict[Key, Fraction]:
-    if request.buckets is None or request.curve is not None:
-        return {key: Fraction(1) for key in sizes}
-    return {key: exact(request.buckets[key[1]]) for key in sizes}
-
-
 def check(groups: list[str], request: Request) -> None:
     """UsageError where the request names a group that is not there."""
     named = {"amounts": request.amounts, "epochs": request.epochs}
@@ -238,13 +231,10 @@ def check(groups: list[str], request: Request) -> None:
     if not isinstance(request.weights, str):
         named["weights"] = request.weights
     for setting, values in named.items():
-        _check_groups(values, groups, setting)
-
-
-def _check_groups(values: Iterable[str], groups: list[str], setting: str) -> None:
-    for name in values:
-        if name not in groups:
-            raise UsageError(f"mix: {setting} names {name!r}; there is {', '.join(groups)[:300]}")
+        for name in values:
+            if name not in groups:
+                there = ", ".join(groups)[:300]
+                raise UsageError(f"mix: {setting} names {name!r}; there is {there}")
 
 
 def _by_group(
@@ -253,7 +243,6 @@ def _by_group(
     capacity: Mapping[str, Fraction],
     request: Request,
 ) -> Design:
-    """Amounts and epochs group by group; a group with neither is read once."""
     if both := sorted(set(request.amounts) & set(request.epochs)):
         raise UsageError(f"mix: {both[0]}: give an amount or epochs")
     amounts = {
@@ -273,7 +262,6 @@ def _shared(
     capacity: Mapping[str, Fraction],
     request: Request,
 ) -> Design:
-    """One total by shares, within floors and caps."""
     weights, even = _weights(groups, effective, request)
     if not any(weights.values()):
         raise UsageError("mix: there is nothing to mix: no source with a weight has any text")
@@ -304,7 +292,6 @@ def _whole(amounts: Mapping[str, Fraction], total: int) -> dict[str, int]:
 def _weights(
     groups: list[str], effective: Mapping[str, Fraction], request: Request
 ) -> tuple[dict[str, Fraction], bool]:
-    """Weights by group, and whether they are UniMax's."""
     sizes = {g: int(effective[g]) for g in groups}
     if not isinstance(request.weights, str):
         return {g: exact(request.weights.get(g, 0)) for g in groups}, False
@@ -323,7 +310,6 @@ def _weights(
 
 
 def _possible(request: Request, weights: Mapping[str, Fraction]) -> None:
-    """UsageError for bounds that no mix can keep, whatever its size."""
     for name, floor in request.floors.items():
         if floor > request.caps.get(name, 1):
             raise UsageError(f"mix: the floor of {name} is above its cap")
@@ -341,7 +327,6 @@ def _within(
     nearest: dict[str, int],
     total: int | None = None,
 ) -> Design:
-    """The amounts, or the nearest ones where a group would be read more often than allowed."""
     over = [g for g, amount in amounts.items() if amount > capacity[g]]
     if not over and (total is None or sum(amounts.values()) >= total):
         return Design(amounts, {})

@@ -11,7 +11,7 @@ import json
 import tempfile
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,18 +35,18 @@ from curate.mix.measure import (
     measure,
     positions,
 )
+from curate.mix.settings import MixSettings
 from curate.mix.sources import EPOCH, Source
 from curate.mix.spill import Copy, Hashed, Spill
+from curate.mix.table import Amounts, Bucket, Inputs, MixRecord, Row
 from llmcurate.base.disk.files import remove, text_digest
 from llmcurate.base.disk.parquet_writer import writing
 from llmcurate.base.disk.process import Threads
 from llmcurate.base.errors import RunFailed, UsageError
+from llmcurate.base.messages import json_values
 from llmcurate.base.terminal import echo, echo_json
 
 if TYPE_CHECKING:
-    from curate.mix.overlap import Near
-    from curate.mix.product import Mix
-    from curate.mix.spill import Copy
     from curate.steps.contracts import ProductContext
 
 
@@ -71,7 +71,7 @@ class Layout:
 
 def write_mix(
     copy: Copy, measured: Measured, chosen: Chosen, layout: Layout, folder: Path
-) -> list[dict[str, Any]]:
+) -> list[dict[str, int | str]]:
     """Writes FOLDER/part-*.parquet; returns the files as a manifest has them. The copy of the
     documents that were measured is used up."""
     scratch = folder.with_name(f".spill-{folder.name}")
@@ -92,7 +92,6 @@ def write_mix(
 
 
 def _spread(copy: Copy, measured: Measured, chosen: Chosen, layout: Layout, spill: Spill) -> None:
-    """Gives every copy of a document its position and puts it on disk, part by part."""
     taking, epochs = Taking(chosen), chosen.epochs
     measured_rows = Rows(measured.rows("stratum", "key"))
     for run in copy.runs(layout.part_bytes):
@@ -111,7 +110,6 @@ def _spread(copy: Copy, measured: Measured, chosen: Chosen, layout: Layout, spil
 def _copies(
     number: np.ndarray, base: np.ndarray, chosen: Chosen, taking: Taking, epochs: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(row, epoch, position) of every copy of documents of those strata and keys."""
     full, copies = chosen.full[number], []
     for epoch in range(int(full.max(initial=0))):
         rows_of_epoch = np.flatnonzero(full > epoch)
@@ -133,7 +131,7 @@ def _copies(
     return rows, np.concatenate(times), np.concatenate([np.empty(0), *(p for _, _, p in copies)])
 
 
-def _write_part(spill: Spill, part: int, folder: Path) -> dict[str, Any]:
+def _write_part(spill: Spill, part: int, folder: Path) -> dict[str, int | str]:
     """A part of the mix in order; equal positions stay in the order of reading."""
     target = folder / f"part-{part:05d}.parquet"
     rows_of_part, size, ids = spill.rows(part), 0, []
@@ -218,17 +216,17 @@ Say = Callable[[str], None]
 
 @dataclass
 class Prepared:
-    """All that is known before a document is written. record: the table, as run.json has it."""
+    """All that is known before a document is written."""
 
     sources: list[Source]
     measured: Measured
     chosen: Chosen
     totals: Totals
-    record: dict[str, Any]
+    record: MixRecord
 
 
 def prepare(
-    mix: Mix, sources: list[Source], scratch: Path, say: Say, copy: Copy | None = None
+    mix: MixSettings, sources: list[Source], scratch: Path, say: Say, copy: Copy | None = None
 ) -> Prepared:
     """Measures the sources and chooses documents. copy: where the documents go, to be written.
     UsageError, after the nearest possible mix was said, where it cannot be had as asked."""
@@ -247,7 +245,11 @@ def prepare(
         raise UsageError(f"mix: shards names {unknown[0]!r}, which is no source")
     size = Sizes(mix.unit, Path(mix.tokenizer) if mix.tokenizer else None, mix.shards)
     path = scratch / "measured.parquet"
-    near = _near(mix, sources, scratch)
+    near = None
+    if mix.overlap == "minhash":
+        from curate.mix.overlap import Near
+
+        near = Near(sources, scratch)
     try:
         hashed = mix.overlap == "exact"
         measured = measure(sources, strata, size, mix.seed, path, hashed, near, copy)
@@ -273,19 +275,25 @@ def prepare(
     totals = count_taken(measured, chosen, group_numbers, marked)
     if not totals.copies.any():  # no document is as small as what is asked for
         raise UsageError("mix: nothing would be taken: ask for more")
-    record = _record(mix, groups, measured, quota, totals, plan.amounts)
-    record["sources"] = {
-        source.name: {"inputs": list(source.inputs), "files": len(source.files)}
-        for source in sources
-    }
+    shared = None
     if marked is not None:
         from curate.mix.overlap import overlap
 
-        record["overlap"] = overlap(marked, groups, near.path if near else None)
+        shared = overlap(marked, groups, near.path if near else None)
         if near is not None:
-            record["overlap"] |= {"from_index": sorted(near.kept), "not_in_index": near.absent}
-    if plan.refused:
-        record["refused"] = plan.refused
+            shared = replace(shared, from_index=sorted(near.kept), not_in_index=near.absent)
+    record = MixRecord(
+        mix.unit,
+        mix.unit == "tokens" and not mix.tokenizer,
+        mix.seed,
+        mix.weights,
+        mix.by,
+        *_amounts(mix, groups, measured, quota, totals, plan.amounts),
+        {source: dict(reasons) for source, reasons in strata.outside.items()},
+        {source.name: Inputs(source.inputs, len(source.files)) for source in sources},
+        shared,
+        plan.refused,
+    )
     if plan.refused and not mix.nearest:
         say(f"the mix cannot be had as asked ({plan.refused}); the nearest possible mix is")
         for line in table.text(record):
@@ -297,38 +305,29 @@ def prepare(
     return Prepared(sources, measured, chosen, totals, record)
 
 
-def _near(mix: Mix, sources: list[Source], scratch: Path) -> Near | None:
-    if mix.overlap != "minhash":
-        return None
-    from curate.mix.overlap import Near
-
-    return Near(sources, scratch)
-
-
 def make(
-    mix: Mix, prepared: Prepared, copy: Copy, folder: Path, context: ProductContext
+    mix: MixSettings, prepared: Prepared, copy: Copy, folder: Path, context: ProductContext
 ) -> dict[str, Any]:
     """Writes the mix of the documents in `copy` into the folder; returns what the report says."""
     totals = prepared.totals
     layout = Layout(mix.part_bytes, int(totals.bytes.sum()), context.workers)
     folder.mkdir(parents=True)
     files = write_mix(copy, prepared.measured, prepared.chosen, layout, folder)
-    documents = sum(f["documents"] for f in files)
-    size = sum(f["text_bytes"] for f in files)
+    documents = sum(int(f["documents"]) for f in files)
+    size = sum(int(f["text_bytes"]) for f in files)
     if documents != totals.copies.sum() or size != totals.bytes.sum():
         raise RunFailed("mix: documents were lost on the disk; run the command again")
     record = prepared.record
-    facts = {
-        "mix": {name: record[name] for name in ("unit", "estimated", "seed", "rows", "outside")}
-    }
-    digest = text_digest(json.dumps(mix.identity()))[:16]
-    write_manifest(folder, files, digest, facts)
+    values = json_values(record)
+    facts = {name: values[name] for name in ("unit", "estimated", "seed", "rows", "outside")}
+    digest = text_digest(json.dumps(mix.identity().values))[:16]
+    write_manifest(folder, files, digest, mix=facts)
     return {
         "documents": documents,
         "bytes": size,
-        "kept_ids": total_ids(f["ids"] for f in files),
+        "kept_ids": total_ids(str(f["ids"]) for f in files),
         "folder": folder.name,
-        "mix": record,
+        "mix": values,
         "input": _tally(prepared.sources) if mix.sources else None,
         "warnings": _warnings(record),
     }
@@ -340,27 +339,24 @@ def preview(mix: Any, as_json: bool) -> None:
         say = print if not as_json else lambda line: None
         record = prepare(mix, mix.opened(), Path(folder), say).record
     if as_json:
-        echo_json(record)
+        echo_json(json_values(record))
     else:
         echo("\n".join([*_warnings(record), *table.text(record)]))
 
 
-def _brief(record: dict[str, Any], most: int = 8) -> str:
-    """Shares and epochs in a line."""
-    rows = sorted(record["rows"], key=lambda row: (-row["amount"], row["name"]))
-    parts = [
-        f"{r['name']} {100 * r['share']:.1f} % ({r['epochs']:.2f} epochs)" for r in rows[:most]
-    ]
+def _brief(record: MixRecord, most: int = 8) -> str:
+    rows = record.largest_first
+    parts = [f"{r.name} {100 * r.share:.1f} % ({r.epochs:.2f} epochs)" for r in rows[:most]]
     remainder = f" and {len(rows) - most} more" if len(rows) > most else ""
-    return f"{', '.join(parts)}{remainder} of {record['total']['amount']:,} {record['unit']}"
+    return f"{', '.join(parts)}{remainder} of {record.total.amount:,} {record.unit}"
 
 
-def _warnings(record: dict[str, Any]) -> list[str]:
+def _warnings(record: MixRecord) -> list[str]:
     warnings = []
-    if record["estimated"]:
+    if record.estimated:
         warnings.append("tokens are bytes / 4, not counted; --tokenizer counts them")
-    if record.get("refused"):
-        warnings.append(f"not the mix asked for: {record['refused']}")
+    if record.refused:
+        warnings.append(f"not the mix asked for: {record.refused}")
     return warnings
 
 
@@ -371,67 +367,55 @@ _SUMMED = (
 
 
 def _tally(sources: list[Source]) -> dict[str, Any]:
-    """The tallies of all sources, added up."""
-    tally: dict[str, Any] = {}
-    for name in _SUMMED:
-        tally[name] = sum(source.tally.get(name, 0) for source in sources)
+    tallies = [source.direct.tally for source in sources if source.direct]
+    sums = {name: sum(tally[name] for tally in tallies) for name in _SUMMED}
+    added = {}
     for name in ("skipped", "primary", "left_out", "digests_differing"):
-        total: Counter[str] = Counter()
-        for source in sources:
-            total.update(source.tally.get(name, {}))
-        tally[name] = dict(sorted(total.items()))
-    examples = [e for source in sources for e in source.tally.get("corrupt_examples", [])]
-    empty = [t for source in sources if (t := source.tally.get("without_documents"))]
-    first = next((t["first"] for t in empty if t["files"]), "")
-    without = {"files": sum(t["files"] for t in empty), "first": first}
-    return tally | {"corrupt_examples": examples[:100], "without_documents": without}
+        added[name] = dict(
+            sorted(sum((Counter(tally[name]) for tally in tallies), Counter()).items())
+        )
+    examples = [e for tally in tallies for e in tally["corrupt_examples"]]
+    empty = [tally["without_documents"] for tally in tallies]
+    first = next((each["first"] for each in empty if each["files"]), "")
+    without = {"files": sum(each["files"] for each in empty), "first": first}
+    return {**sums, **added, "corrupt_examples": examples[:100], "without_documents": without}
 
 
-def _record(
-    mix: Mix,
+def _amounts(
+    mix: MixSettings,
     groups: list[str],
     measured: Measured,
     quota: np.ndarray,
     totals: Totals,
     amounts: dict[str, int],
-) -> dict[str, Any]:
+) -> tuple[list[Row], Amounts]:
     whole = int(totals.amount.sum())
     labels = mix.quality.labels if mix.quality else []
 
-    def figures(keys: list[Key]) -> dict[str, Any]:
+    def figures(keys: list[Key]) -> Amounts:
         at = [measured.strata.keys[key] for key in keys]
         size, amount = int(measured.sizes[at].sum()), int(totals.amount[at].sum())
         documents = int(measured.documents[at].sum())
-        return {
-            "documents": documents,
-            "bytes": int(measured.bytes[at].sum()),
-            "size": size,
-            "quota": int(quota[at].sum()),
-            "amount": amount,
-            "copies": int(totals.copies[at].sum()),
-            "share": round(amount / whole, 6) if whole else 0.0,
-            "epochs": round(amount / size, 4) if size else 0.0,
-            "unique": int(totals.unique[at].sum()),
-            "unique_documents": int(totals.taken[at].sum()),
-            "last_epoch": int(totals.drawn[at].sum()),
-            "never": documents - int(totals.taken[at].sum()),
-        }
+        return Amounts(
+            documents=documents,
+            bytes=int(measured.bytes[at].sum()),
+            size=size,
+            quota=int(quota[at].sum()),
+            amount=amount,
+            copies=int(totals.copies[at].sum()),
+            share=round(amount / whole, 6) if whole else 0.0,
+            epochs=round(amount / size, 4) if size else 0.0,
+            unique=int(totals.unique[at].sum()),
+            unique_documents=int(totals.taken[at].sum()),
+            last_epoch=int(totals.drawn[at].sum()),
+            never=documents - int(totals.taken[at].sum()),
+        )
 
     keys = sorted(measured.strata.keys)
     rows = []
     for group in groups:
         own_keys = [key for key in keys if key[0] == group]
-        buckets = [{"name": labels[key[1]], **figures([key])} for key in own_keys] if labels else []
-        rows.append(
-            {"name": group, "asked": amounts[group], **figures(own_keys), "buckets": buckets}
-        )
-    return {
-        "unit": mix.unit,
-        "estimated": mix.unit == "tokens" and not mix.tokenizer,
-        "seed": mix.seed,
-        "weights": mix.weights,
-        "by": mix.by,
-        "rows": rows,
-        "total": figures(keys),
-        "outside": {s: dict(r) for s, r in measured.strata.outside.items()},
-    }
+        own = vars(figures(own_keys))
+        buckets = [Bucket(labels[key[1]], **vars(figures([key]))) for key in own_keys if labels]
+        rows.append(Row(group, amounts[group], **own, buckets=buckets))
+    return rows, figures(keys)

@@ -336,11 +336,6 @@ def positions(key: np.ndarray, epoch: int, epochs: float) -> np.ndarray:
     return np.minimum((epoch + key * _ONE) / epochs, np.nextafter(1.0, 0.0))
 
 
-def as_share(key: int) -> float:
-    """A key as a part of an epoch: what is taken of the last one, where the key ends it."""
-    return key * _ONE
-
-
 _BITS = 12  # of a key: sizes are first summed by its beginning, so that memory is bounded
 
 
@@ -356,7 +351,7 @@ class Chosen:
     @property
     def epochs(self) -> np.ndarray:
         """float64[strata]: how many epochs a stratum lays over the mix."""
-        part = np.array([as_share(int(cut)) for cut in self.cut], np.float64)
+        part = np.array([int(cut) * _ONE for cut in self.cut], np.float64)
         return np.maximum(self.full + part, np.finfo(np.float64).tiny)
 
 

@@ -22,6 +22,7 @@ from curate.corpus import indexes
 from curate.corpus.sketches import SketchFile, view
 from curate.dedup.minhash.near_duplicates import DedupMinhash
 from curate.mix.sources import Source
+from curate.mix.table import EXACT, NEAR, Overlap
 from curate.text.buffers import as_large_string
 from llmcurate.base.disk.database import arrow_batches, literal, scratch_database
 from llmcurate.base.disk.files import TEMPORARY
@@ -47,10 +48,13 @@ class Near:
         self.absent: dict[str, int] = {}
         indexes_of = {s.name: self._indexes(s) for s in sources}
         held = next((kept[0] for kept in indexes_of.values() if kept), None)
-        self.step = _step(held.record.comparable) if held else step or DedupMinhash()
+        self.step = step or DedupMinhash()
+        if held:
+            self.step = DedupMinhash(**{name: held.record.comparable[name] for name in _SETTINGS})
+        own = self.step.comparable()
         for name, kept in indexes_of.items():
             for index in kept:
-                if _same(index.record.comparable, self.step.comparable()):
+                if all(index.record.comparable.get(n) == own.get(n) for n in _SETTINGS):
                     self.kept.setdefault(name, index)
         self._ids = {n: TableWriter(scratch / f"ids-{k}.parquet") for k, n in enumerate(self.kept)}
         self._bands = TableWriter(self.path)
@@ -60,7 +64,6 @@ class Near:
 
     @staticmethod
     def _indexes(source: Source) -> list[indexes.Index]:
-        """The MinHash indexes of a source that is the OUT of one run."""
         if len(source.inputs) != 1 or "://" in source.inputs[0]:
             return []
         out = Path(source.inputs[0])
@@ -120,14 +123,6 @@ class Near:
             self.absent[name] = present - joined
 
 
-def _step(comparable: dict[str, Any]) -> DedupMinhash:
-    return DedupMinhash(**{name: comparable[name] for name in _SETTINGS})
-
-
-def _same(settings: dict[str, Any], others: dict[str, Any]) -> bool:
-    return all(settings.get(name) == others.get(name) for name in _SETTINGS)
-
-
 def clusters(db: Any, bands: Path) -> None:
     """Makes the table `clusters` (row, label): documents that share a band, directly or through
     others, with the least row among them."""
@@ -158,14 +153,9 @@ def connected(a: np.ndarray, b: np.ndarray, count: int) -> np.ndarray:
         label = after
 
 
-def overlap(rows: Path, groups: list[str], bands: Path | None = None) -> dict[str, Any]:
-    """Figures of the rows that `count_taken` marked (grp, hash, size, taken).
-
-    bands: of near copies, None: texts are compared by their hash.
-
-    documents[a][b], size[a][b]: of a, what stands in b too; on the diagonal, what stands in a
-    more than once, but for one copy of each. unique_documents, unique: of the mix, every text once.
-    """
+def overlap(rows: Path, groups: list[str], bands: Path | None = None) -> Overlap:
+    """Figures of the rows that `count_taken` marked (grp, hash, size, taken). bands: of near
+    copies; None: texts are compared by their hash."""
     count = len(groups)
     documents = [[0] * count for _ in groups]
     size = [[0] * count for _ in groups]
@@ -199,11 +189,5 @@ def overlap(rows: Path, groups: list[str], bands: Path | None = None) -> dict[st
             """SELECT count(*), coalesce(sum(best), 0)::BIGINT
             FROM (SELECT max(best) AS best FROM texts GROUP BY text HAVING max(best) IS NOT NULL)"""
         ).fetchall()
-    return {
-        "by": "exact text" if bands is None else "near copies by MinHash",
-        "groups": groups,
-        "documents": documents,
-        "size": size,
-        "unique_documents": unique_documents,
-        "unique": unique,
-    }
+    by = EXACT if bands is None else NEAR
+    return Overlap(by, groups, documents, size, unique_documents, unique)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from curate.formats.read_settings import ReadSettings
 from llmcurate.base.errors import UsageError
+
+if TYPE_CHECKING:
+    from curate.corpus.direct_input import DirectInput
 
 SOURCE, EPOCH = "mix.source", "mix.epoch"  # columns of the mix
 Batches = Iterator[pa.RecordBatch]
@@ -18,13 +22,12 @@ Batches = Iterator[pa.RecordBatch]
 
 @dataclass
 class Source:
-    """name: in weights and tables; read: the documents, the same at every call; tally: what the
-    last reading met (curate/corpus/direct_input.py); inputs: as given; files:
-    their paths."""
+    """name: in weights and tables; read: the documents, the same at every call; direct: what it
+    reads, which says what the last reading met; inputs: as given; files: their paths."""
 
     name: str
     read: Callable[[], Batches]
-    tally: dict[str, Any] = field(default_factory=dict)
+    direct: DirectInput | None = None
     fingerprint: str = ""
     inputs: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
@@ -79,36 +82,20 @@ def open_sources(
     sources = []
     for name, plan in plans.items():
         direct = DirectInput(replace(plan, columns=columns), read)
-        source = Source(name, lambda: iter(()))
-        source.read = _reading(source, direct)
-        source.fingerprint = plan.fingerprint()
-        source.inputs, source.files = inputs[name], tuple(f.path for f in plan.files)
-        source.notices = plan.notices
-        sources.append(source)
+        read_all = partial(direct.batches, None)
+        files_of = tuple(file.path for file in plan.files)
+        fingerprint = plan.fingerprint()
+        sources.append(
+            Source(name, read_all, direct, fingerprint, inputs[name], files_of, plan.notices)
+        )
     return sources
-
-
-def _reading(source: Source, direct: Any) -> Callable[[], Batches]:
-    def read() -> Batches:
-        yield from direct.batches(None)
-        source.tally = direct.tally
-
-    return read
 
 
 def own_corpus(name: str, batches: Callable[..., Batches]) -> Source:
     """The documents that the steps of the same recipe kept, as a source."""
-    source = Source(name, lambda: iter(()))
 
-    def read() -> Batches:
-        count = size = 0
+    def documents() -> Batches:
         for batch in batches(None):
-            old = [i for i, n in enumerate(batch.schema.names) if n in (SOURCE, EPOCH)]
-            keep = [i for i in range(batch.num_columns) if i not in old]
-            count += batch.num_rows
-            size += batch["text"].nbytes
-            yield batch.select(keep) if old else batch
-        source.tally = {"read": count, "kept": count, "rejected": 0, "bytes_in": size}
+            yield batch.select([n for n in batch.schema.names if n not in (SOURCE, EPOCH)])
 
-    source.read = read
-    return source
+    return Source(name, documents)

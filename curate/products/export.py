@@ -64,7 +64,7 @@ class Export(Product):
 
         return DedupMinhash(**self.minhash)
 
-    def build(self, context: ProductContext) -> dict[str, Any]:
+    def build(self, context: ProductContext) -> dict[str, int]:
         if self.format == "minhash":
             from curate.dedup.minhash.lean_minhash import write_signatures
 
@@ -95,7 +95,7 @@ class Export(Product):
             part += 1
         return {"documents": documents, "bytes": size}
 
-    def _warc(self, context: ProductContext) -> dict[str, Any]:
+    def _warc(self, context: ProductContext) -> dict[str, int]:
         from curate.formats.warc_writer import WarcWriter
 
         folder = _emptied(context.out, "warc")
@@ -108,14 +108,14 @@ class Export(Product):
                 writer = WarcWriter(stream, name, f"llmcurate {__version__}")
                 written = 0
                 while row is not None and written < self.part_bytes:
-                    written += writer.document(row)
+                    written += writer.document(**row)
                     documents += 1
                     row = next(rows, None)
                 size += written
             part += 1
         return {"documents": documents, "bytes": size}
 
-    def _filter(self, context: ProductContext) -> dict[str, Any]:
+    def _filter(self, context: ProductContext) -> dict[str, int]:
         from curate.dedup.bloom.pybloom import write_filter
 
         def keys() -> Iterator[str]:
@@ -138,7 +138,6 @@ class Export(Product):
 
 
 def _emptied(out: Path, name: str) -> Path:
-    """A folder of the product without what was in it."""
     folder = out / name
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.iterdir():
@@ -156,11 +155,10 @@ class SearchIndexProduct(Product):
 
     memory_mib: int = Field(2048, ge=64, description="Memory in MiB that sorting a chunk may take.")
 
-    def build(self, context: ProductContext) -> dict[str, Any]:
+    def build(self, context: ProductContext) -> dict[str, int]:
         from curate.dedup.suffix_array.search_index import IndexWriter
 
         writer = IndexWriter(context.out, self.memory_mib << 20)
         for batch in context.corpus():
             writer.add(batch.column("id"), as_large_string(batch.column("text")))
-        record = writer.close()
-        return {k: record[k] for k in ("documents", "bytes")} | {"chunks": len(record["chunks"])}
+        return dict(writer.close())

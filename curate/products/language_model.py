@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import Field
 
 from curate.scoring.fasttext.supervised import Training
-from curate.steps.contracts import Product, ProductContext, step, with_settings
+from curate.steps.contracts import Identity, Product, ProductContext, step, with_settings
 from llmcurate.base.disk.units import counted
 
 
@@ -31,7 +31,7 @@ class LanguageModel(_Labelled):
     paper: ClassVar[str] = "Joulin et al. 2017 (fastText)"
     makes: ClassVar[str] = "language_model"
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> Identity:
         from curate.scoring.language.model import need_library
 
         need_library()  # before anything is read

@@ -9,7 +9,7 @@ import json
 import re
 import subprocess
 import tempfile
-from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -21,6 +21,7 @@ from curate.products.needs import needs_training
 from curate.steps.contracts import (
     Estimate,
     FromFiles,
+    Identity,
     NamesCode,
     Nested,
     Product,
@@ -32,9 +33,9 @@ from curate.steps.functions import FunctionInFile, is_function
 from curate.steps.recipe import SettingNames
 from llmcurate.base.disk.files import file_digest, text_digest
 from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
+from llmcurate.base.messages import json_values
 from llmcurate.base.settings import change, dotted_names, flat, from_dict, shared, unflat
 from llmcurate.base.start import command
-from llmcurate.base.terminal import table
 from train.config import TrainConfig, stages_of
 from train.model.config import ModelConfig
 from train.objective_settings import Task
@@ -45,56 +46,6 @@ TORCHRUN = "torch.distributed.elastic."  # its exception, which names no cause
 _PREFIX = re.compile(r"^\[rank\d+\]: |^[A-Z]\d{4} .*\n", re.MULTILINE)
 _RAISED = re.compile(r"^Traceback \(most recent call last\):\n(?: .*\n)+(\S.*)", re.MULTILINE)
 _KILLED = re.compile(r"^  traceback : (Signal .*)", re.MULTILINE)
-
-
-def pretrain_in(
-    processes: int,
-    shards: Path | None,
-    out: Path,
-    *,
-    model: str,
-    changes: dict[str, Any],
-    settings: dict[str, Any],
-    on_progress: Callable[[dict[str, Any]], None],
-    on_notice: Callable[[str], None],
-) -> dict[str, Any]:
-    """As `train.loop.pretrain.pretrain`, by as many processes of `train`; raises
-    RunFailed with the error they ended with, and its exit code."""
-    arguments = [str(shards or "-"), str(out), "--json", "--model", model]
-    changed = settings | {f"model.{name}": value for name, value in changes.items()}
-    for name, value in changed.items():
-        arguments += ["--set", f"{name}={json.dumps(value)}"]
-    _, *script = command("train.__main__", *arguments)  # that torchrun starts by Python
-    by = ["--standalone", f"--nproc-per-node={processes}"]
-    line = command("torch.distributed.run", *by, *script)
-    summary: dict[str, Any] | None = None
-    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
-        with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=errors, text=True) as run:
-            assert run.stdout is not None
-            try:
-                for event in map(_object, run.stdout):
-                    if "summary" in event:
-                        summary = event["summary"]
-                    elif "notice" in event:
-                        on_notice(event["notice"])
-                    elif "step" in event:
-                        on_progress(event)
-            except BaseException:
-                run.terminate()  # torchrun ends its processes
-                raise
-        if run.returncode == 0 and summary is not None:
-            return summary
-        errors.seek(0)
-        raise _failure(errors.read(), run.returncode)
-
-
-def _object(line: str) -> dict[str, Any]:
-    """A line of `--json`; what a library prints beside it is nothing."""
-    try:
-        value = json.loads(line)
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _failure(output: str, code: int) -> RunFailed:
@@ -130,11 +81,6 @@ def _shards_digest(path: Path) -> str:
     return text_digest(repr(entries))
 
 
-def _text_digest(path: Path) -> str:
-    """The same of a text that is scored; of what is no path here, such as a URL, its name."""
-    return _shards_digest(path) if path.exists() else str(path)
-
-
 def _weights_digest(folder: Path) -> str:
     """The digest of a model in a stage's name: of its files of weights."""
     digests = []
@@ -154,19 +100,6 @@ def _resolved(value: Any, folder: Path | None) -> Any:
     """FILE.py:CLASS with the file's whole path."""
     named = isinstance(value, str) and is_function(value)
     return str(FunctionInFile.named(value, folder)) if named else value
-
-
-def _joined(values: dict[str, Any], name: str, key: str = "", default: Any = "") -> dict[str, Any]:
-    """``values`` with the settings that are called ``name`` and a dot in the mapping ``name``,
-    where a word stands for the mapping's ``key``."""
-    start = f"{name}."
-    dotted = {k: v for k, v in values.items() if str(k).startswith(start)}
-    if not dotted:
-        return values
-    whole = values.get(name, default)
-    whole = dict(whole) if isinstance(whole, dict) else {key: whole}
-    whole |= {k.removeprefix(start): v for k, v in dotted.items()}
-    return {k: v for k, v in values.items() if k not in dotted} | {name: whole}
 
 
 class _Trained(Product):
@@ -231,11 +164,25 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
     @classmethod
     def _dotted_settings(cls, values: Any) -> Any:
         """`model.attention.window` of a `--set` joins what the recipe says of the model,
-        `objective.rate` what it says of the objective, `eval.wiki` the texts that it names."""
+        `objective.rate` what it says of the objective, `eval.wiki` the texts that it names; a
+        word stands for the first key of a mapping."""
         if isinstance(values, dict):
-            values = _joined(values, "model", "preset", "tiny")
-            values = _joined(values, "objective", "kind", "auto")
-            values = _joined(values, "eval", default={})
+            defaults: dict[str, dict[str, str]] = {
+                "model": {"preset": "tiny"},
+                "objective": {"kind": "auto"},
+                "eval": {},
+            }
+            for name, default in defaults.items():
+                start = f"{name}."
+                dotted = {k: v for k, v in values.items() if str(k).startswith(start)}
+                if dotted:
+                    whole = values.get(name, default)
+                    whole = (
+                        whole if isinstance(whole, dict) else dict.fromkeys(default or [""], whole)
+                    )
+                    whole = whole | {k.removeprefix(start): v for k, v in dotted.items()}
+                    rest = {k: v for k, v in values.items() if k not in dotted}
+                    values = rest | {name: whole}
         return values
 
     @field_validator("model")
@@ -250,17 +197,19 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
 
     @model_validator(mode="after")
     def _checked(self) -> PretrainProduct:
+        from train.model.presets import PRESETS, preset
+
         try:
-            stages_of(self._config(self._settings()))
-            self._check_model()
+            stages_of(self._config())
+            if self._changes and self._preset in PRESETS:
+                change(preset(self._preset, context=self.context), self._changes, "model")
             check_names(self.eval)
         except LlmcurateError as error:
             raise ValueError(str(error)) from None
         return self
 
-    @staticmethod
-    def _config(settings: dict[str, Any]) -> TrainConfig:
-        return from_dict(TrainConfig, settings, "pretrain")
+    def _config(self, texts: dict[str, str] | None = None) -> TrainConfig:
+        return from_dict(TrainConfig, self._settings(texts), "pretrain")
 
     @property
     def _preset(self) -> str:
@@ -273,13 +222,6 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
         whole = self.model if isinstance(self.model, dict) else {}
         return flat({name: value for name, value in whole.items() if name != "preset"})
 
-    def _check_model(self) -> None:
-        """LlmcurateError where a preset cannot have these settings."""
-        from train.model.presets import PRESETS, preset
-
-        if self._changes and self._preset in PRESETS:
-            change(preset(self._preset, context=self.context), self._changes, "model")
-
     def _check_parts(self) -> None:
         """UsageError where there is no such model, or no shards, before anything is loaded."""
         from train.model.presets import preset
@@ -287,7 +229,7 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
         if not Path(self._preset).is_dir():
             with needs_training():
                 preset(self._preset)
-        labelled = isinstance(self._config(self._settings()).objective, Task)
+        labelled = isinstance(self._config().objective, Task)
         for folder in [] if labelled else self._folders():
             if Path(folder).exists() and not are_shards(folder):
                 raise UsageError(
@@ -295,9 +237,10 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
                     " --tokenizer TOKENIZER -o SHARDS makes some of a corpus"
                 )
 
-    def _settings(self) -> dict[str, Any]:
-        """Those of training itself."""
-        return self.model_dump(mode="json", exclude={"shards", "model", "processes"})
+    def _settings(self, texts: dict[str, str] | None = None) -> dict[str, Any]:
+        """Those of training itself. texts: token shards of the texts to be scored."""
+        settings = self.model_dump(mode="json", exclude={"shards", "model", "processes"})
+        return settings if texts is None else settings | {"eval": texts}
 
     def _texts(self, shards: Path | None, context: ProductContext) -> dict[str, str]:
         """The texts to be scored as token shards: what is none is encoded with the tokenizer of
@@ -326,7 +269,6 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
         }
 
     def _folders(self) -> list[str]:
-        """Folders of shards that the settings name."""
         stages = [s for stage in self.stages for s in stage.get("sources", ())]
         named = [source["shards"] for source in (*self.sources, *stages)]
         return [self.shards, *named] if self.shards else named
@@ -337,7 +279,6 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
         return not self.shards and not self.sources and open_stage
 
     def _files(self) -> list[FunctionInFile]:
-        """The classes in files that the model's settings name."""
         values = [v for v in self._changes.values() if isinstance(v, str) and is_function(v)]
         return [FunctionInFile.named(value) for value in values]
 
@@ -348,50 +289,52 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
         self._check_parts()
         return [str(file.path) for file in self._files()]
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> Identity:
         """Without what changes no result, so that a run stopped goes on under other such settings,
         after a spike for instance."""
         from train.model.presets import PRESETS
         from train.runs.plan import placeless
 
         digests = [_shards_digest(Path(path)) for path in self._folders()]
-        identity, free = super().identity(), TrainConfig.FREE | {"processes"}
-        settings = {k: v for k, v in identity["settings"].items() if k not in free}
+        identity = super().identity().without(TrainConfig.FREE | {"processes"})
+        settings = identity.settings
         if (folder := Path(self._preset)).is_dir() and self._preset not in PRESETS:
             digest = _weights_digest(folder)
             settings["model"] = [digest, self._changes] if self._changes else digest
         if self.teacher is not None:
             settings["teacher"] = _weights_digest(Path(self.teacher))
-        texts = {name: _text_digest(Path(path)) for name, path in self.eval.items()}
+        # Of a text that is scored; of what is no path here, such as a URL, its name.
+        texts = {
+            name: _shards_digest(path) if path.exists() else str(path)
+            for name, path in zip(self.eval, map(Path, self.eval.values()), strict=True)
+        }
         scored = {"eval": texts, "eval_tokens": self.eval_tokens}
-        return identity | {"settings": placeless(settings), "shards": digests, "scored": scored}
+        identity.contents |= {"shards": digests, "scored": scored}
+        return replace(identity, settings=placeless(settings))
 
-    def lineage(self) -> dict[str, Any]:
+    def lineage(self) -> Identity:
         """All but the number of steps, for training says itself whether it may go on to more, and
         but what is scored, which changes no weight."""
         identity = self.identity()
-        del identity["settings"]["steps"], identity["scored"]
+        del identity.settings["steps"], identity.contents["scored"]
         return identity
 
     def estimate(self, out: Path, inputs: dict[str, Path], fresh: bool) -> Estimate | None:
         if self._takes_default() and "shards" not in inputs:
             return None
         with needs_training():
-            from train.loop.forecast import forecast, forecast_tables
+            from train.loop.forecast import forecast
 
             figures = forecast(
                 Path(self.shards) if self.shards else inputs.get("shards"),
                 out,
                 model=self._preset,
                 changes=self._changes,
-                train=self._config(self._settings()),
+                train=self._config(),
                 resume=not fresh,
                 processes=self.processes,
             )
-        lines = []
-        for one in forecast_tables(self._preset, figures):
-            lines += ["", one.title, *table(one.head, one.rows, one.left, indent=2)]
-        return Estimate(figures, lines)
+        return Estimate(json_values(figures), ["", *figures.lines(self._preset)])
 
     def build(self, context: ProductContext) -> dict[str, Any]:
         with needs_training():
@@ -401,30 +344,59 @@ class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
             if "shards" not in context.inputs:
                 raise UsageError("pretrain: name a folder of shards, or encode them in the recipe")
             shards = context.inputs["shards"]
-        settings = self._settings() | {"eval": self._texts(shards, context)}
+        texts = self._texts(shards, context)
         if self.processes > 1:
-            summary = pretrain_in(
-                self.processes,
-                shards,
-                context.out,
-                model=self._preset,
-                changes=self._changes,
-                settings=settings,
-                on_progress=lambda line: _progress(line, context),
-                on_notice=context.say,
-            )
-            return {"summary": summary, "metrics": _curve(context.out / "metrics.jsonl")}
-        with needs_training():
-            summary = pretrain(
-                shards,
-                context.out,
-                model=self._preset,
-                changes=self._changes,
-                train=self._config(settings),
-                on_progress=lambda line: _progress(line, context),
-                on_notice=context.say,
-            )
+            summary = self._by_processes(shards, texts, context)
+        else:
+            with needs_training():
+                summary = pretrain(
+                    shards,
+                    context.out,
+                    model=self._preset,
+                    changes=self._changes,
+                    train=self._config(texts),
+                    on_progress=lambda line: _progress(line, context),
+                    on_notice=context.say,
+                )
         return {"summary": summary, "metrics": _curve(context.out / "metrics.jsonl")}
+
+    def _by_processes(
+        self, shards: Path | None, texts: dict[str, str], context: ProductContext
+    ) -> dict[str, Any]:
+        """As `train.loop.pretrain.pretrain`, by several processes of `train`; raises RunFailed
+        with the error they ended with, and its exit code."""
+        arguments = [str(shards or "-"), str(context.out), "--json", "--model", self._preset]
+        changed = {f"model.{name}": value for name, value in self._changes.items()}
+        for name, value in (self._settings(texts) | changed).items():
+            arguments += ["--set", f"{name}={json.dumps(value)}"]
+        _, *script = command("train.__main__", *arguments)  # that torchrun starts by Python
+        by = ["--standalone", f"--nproc-per-node={self.processes}"]
+        line = command("torch.distributed.run", *by, *script)
+        summary = None
+        with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as errors:
+            with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=errors, text=True) as run:
+                assert run.stdout is not None
+                try:
+                    for printed in run.stdout:
+                        try:
+                            event = json.loads(printed)
+                        except ValueError:
+                            continue  # what a library prints beside it
+                        if not isinstance(event, dict):
+                            continue
+                        if "summary" in event:
+                            summary = event["summary"]
+                        elif "notice" in event:
+                            context.say(event["notice"])
+                        elif "step" in event:
+                            _progress(event, context)
+                except BaseException:
+                    run.terminate()  # torchrun ends its processes
+                    raise
+            if run.returncode == 0 and summary is not None:
+                return dict(summary)
+            errors.seek(0)
+            raise _failure(errors.read(), run.returncode)
 
 
 def _progress(line: dict[str, Any], context: ProductContext) -> None:
@@ -434,7 +406,15 @@ def _progress(line: dict[str, Any], context: ProductContext) -> None:
         names = f"; documents: {', '.join(documents[:3])}" if documents else ""
         more = f" and {len(documents) - 3} more" if len(documents) > 3 else ""
         context.say(f"step {line['step']} changed nothing: {line['skipped']}{names}{more}")
-    context.progress(line)
+    loss, timing = line.get("loss"), line.get("timing", {})
+    parts = [f"loss {loss:.3f}" if loss is not None else "loss: none"]
+    if "tokens_per_second" in timing:
+        parts.append(f"{timing['tokens_per_second']:,.0f} tokens/s")
+    if "mfu" in timing:
+        parts.append(f"MFU {timing['mfu']:.1%}")
+    elif "flops_per_second" in timing:
+        parts.append(f"{timing['flops_per_second'] / 1e12:.3g} TFLOP/s")
+    context.progress(line.get("step", 0), ", ".join(parts), line.get("seconds_left"))
 
 
 def _curve(path: Path, points: int = 200) -> list[dict[str, Any]]:

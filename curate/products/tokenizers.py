@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import Field, field_validator, model_validator
 
-from curate.steps.contracts import Product, ProductContext, sha256, step, with_settings
+from curate.steps.contracts import Identity, Product, ProductContext, sha256, step, with_settings
 from llmcurate.base.disk.files import remove
 from llmcurate.base.disk.process import peak_bytes
-from llmcurate.base.errors import UsageError
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import LlmcurateError, UsageError
 from llmcurate.base.index import index_of
 from tokenize_kit.learn.options import TrainingOptions
 
@@ -73,8 +74,6 @@ class TokenizerProduct(_Learned):
 
     @model_validator(mode="after")
     def _checked(self) -> TokenizerProduct:
-        from llmcurate.base.errors import LlmcurateError
-
         try:
             self._options()
         except LlmcurateError as error:
@@ -86,11 +85,13 @@ class TokenizerProduct(_Learned):
         sizes = (self.vocab,) if isinstance(self.vocab, int) else self.vocab
         return TrainingOptions(sizes=sizes, **settings)
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> Identity:
         named = ("dictionary", "chat_template")
         files = {name: getattr(self, name) for name in named}
         read = {name: sha256(Path(path)) for name, path in files.items() if path}
-        return super().identity() | read
+        identity = super().identity()
+        identity.contents |= read
+        return identity
 
     def build(self, context: ProductContext) -> dict[str, Any]:
         from tokenize_kit.learn.training import train_on_corpus
@@ -227,9 +228,11 @@ class ShardsProduct(Product):
         path = Path(self.tokenizer or "")
         return path / "tokenizer.json" if path.is_dir() else path
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> Identity:
+        identity = super().identity()
         digest = sha256(self._tokenizer_file()) if self.tokenizer else None
-        return super().identity() | {"tokenizer": digest}
+        identity.contents["tokenizer"] = digest
+        return identity
 
     def _by_cluster(self, context: ProductContext) -> tuple[bool, list[str]]:
         """Return whether the split is by cluster, and what is to be said of it."""
@@ -263,7 +266,6 @@ class ShardsProduct(Product):
         return Keys(sides=sides, order=order)
 
     def build(self, context: ProductContext) -> dict[str, Any]:
-        from llmcurate.base.disk.units import counted
         from tokenize_kit.shards.writer import Layout, encode_shards
 
         if self.tokenizer:
@@ -278,19 +280,13 @@ class ShardsProduct(Product):
         else:
             raise UsageError("shards: name a tokenizer, or train one before it in the recipe")
         by_cluster, warnings = self._by_cluster(context)
+        others = {"tokenizer", "bos", "eos", "format", "val_by"}
         layout = Layout(
-            shard_tokens=self.shard_tokens,
             append_eos=self.eos,
             prepend_bos=self.bos,
-            val_fraction=self.val_fraction,
             val_by="cluster" if by_cluster else "id",
-            shuffle=self.shuffle,
-            packing=self.packing,
             form=self.format,
-            pattern=self.pattern,
-            loss_mask=self.loss_mask,
-            sampling=self.sampling,
-            sampling_seed=self.sampling_seed,
+            **self.model_dump(exclude=others),
         )
         columns = ["id", "source", "lang", "text"]
         if self.loss_mask is not None:

@@ -49,7 +49,9 @@ def scrub(runs: Iterable[Path], removals: Removals, held: frozenset[str]) -> Scr
     scrubbed = Scrubbed()
     searched: set[str] = set()
     for run in runs:
-        ids = held | _rejected_ids(run, removals)
+        ids = set(held)
+        for path in rejected_files(run):
+            ids.update(_named(removals.in_part)(path, "")["id"].to_pylist())
         own_ids = _of(run / "ids.parquet", ids)
         gone = own_ids | _copies(run / "decisions.parquet", ids)
         if not gone:
@@ -62,13 +64,6 @@ def scrub(runs: Iterable[Path], removals: Removals, held: frozenset[str]) -> Scr
         searched |= _indexes(run, gone)
     scrubbed.indexes = tuple(sorted(searched))
     return scrubbed
-
-
-def _rejected_ids(run: Path, removals: Removals) -> set[str]:
-    ids: set[str] = set()
-    for path in rejected_files(run):
-        ids.update(_named(removals.in_part)(path, "")["id"].to_pylist())
-    return ids
 
 
 Work = TypeVar("Work", bound=Callable[..., Any])
@@ -92,7 +87,6 @@ def _named(work: Work) -> Work:
 
 @_named
 def _of(path: Path, ids: Iterable[str]) -> set[str]:
-    """Those of the ids that stand in a file."""
     if not path.is_file():
         return set()
     keys = pa.array(sorted(i for i in ids if i is not None), pa.string())
@@ -151,7 +145,6 @@ def _text_bytes(path: Path) -> int:
 
 @_named
 def _count_texts(path: Path, ids: set[str]) -> int:
-    """How many of these documents have a text there."""
     keys = pa.array(sorted(ids), pa.string())
     count = 0
     with pq.ParquetFile(path) as file:
@@ -179,14 +172,10 @@ def _records(path: Path) -> int:
     record = json.loads(path.read_text(encoding="utf-8"))
     count = 0
     for stage in record.get("stages", ()):
-        count += _without_excerpts(stage)
+        count += len(stage.pop("cut_examples", None) or {})
     if count:
         write_text(path, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
     return int(count > 0)
-
-
-def _without_excerpts(of: dict[str, Any]) -> int:
-    return len(of.pop("cut_examples", None) or {})
 
 
 def _page(path: Path) -> int:
@@ -215,7 +204,7 @@ def _ledger(path: Path) -> int:
         rows = db.execute("SELECT stage, part, result FROM parts").fetchall()
         for stage, part, text in rows:
             result = unpacked((stage, part), text, dict)
-            if result is not None and _without_excerpts(result):
+            if result is not None and result.pop("cut_examples", None):
                 values = (packed((stage, part), result), stage, part)
                 db.execute("UPDATE parts SET result = ? WHERE stage = ? AND part = ?", values)
                 count += 1

@@ -12,10 +12,10 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from curate.dedup.removal import DedupStep
-from curate.steps.contracts import CorpusStep
+from curate.refresh.state import Described
+from curate.steps.contracts import CorpusStep, Identity
 from curate.steps.recipe import Recipe
 from llmcurate.base.errors import UsageError
 
@@ -55,45 +55,40 @@ def incremental(recipe: Recipe, runs: list[Path]) -> Recipe:
     return replace(recipe, steps=tuple(steps), input=())
 
 
-def described(recipe: Recipe) -> dict[str, Any]:
+def described(recipe: Recipe) -> Described:
     """What of a recipe decides which documents stay, as JSON values."""
-    content = {
-        "steps": [s.identity() for s in recipe.document_steps],
-        "read": recipe.read.identity(),
-        "cuts": sorted(recipe.cuts),
-    }
-    plain: dict[str, Any] = json.loads(json.dumps(content))
-    return plain
+    steps = [s.identity().values for s in recipe.document_steps]
+    return Described(*json.loads(json.dumps([steps, recipe.read.identity(), sorted(recipe.cuts)])))
 
 
-def same_recipe(before: dict[str, Any], recipe: Recipe) -> None:
+def same_recipe(before: Described | None, recipe: Recipe) -> None:
     """UsageError naming the first step that is another than in the refreshes so far."""
+    assert before is not None
     now = described(recipe)
-    for old, new in zip(before["steps"], now["steps"], strict=False):
+    were, are = ([Identity.of(**step) for step in of.steps] for of in (before, now))
+    for old, new in zip(were, are, strict=False):
         if old == new:
             continue
-        if old["label"] != new["label"]:
-            change = f"step {new['label']} stands where {old['label']} was"
+        if old.label != new.label:
+            change = f"step {new.label} stands where {old.label} was"
         else:
-            change = f"step {new['label']} has other settings ({_difference(old, new)})"
+            change = f"step {new.label} has other settings ({_difference(old, new)})"
         raise UsageError(f"the recipe changed: {change}; {NEW_HOME}")
-    more, fewer = now["steps"][len(before["steps"]) :], before["steps"][len(now["steps"]) :]
+    more, fewer = are[len(were) :], were[len(are) :]
     if more or fewer:
-        change = f"step {more[0]['label']} is new" if more else f"step {fewer[0]['label']} is gone"
+        change = f"step {more[0].label} is new" if more else f"step {fewer[0].label} is gone"
         raise UsageError(f"the recipe changed: {change}; {NEW_HOME}")
     for part in ("read", "cuts"):
-        if before[part] != now[part]:
+        if getattr(before, part) != getattr(now, part):
             raise UsageError(f"the recipe changed: `{part}` is another; {NEW_HOME}")
 
 
-def _difference(old: dict[str, Any], new: dict[str, Any]) -> str:
-    names = sorted({*old["settings"], *new["settings"]})
-    differ = [n for n in names if old["settings"].get(n) != new["settings"].get(n)]
-    if differ:
-        name = differ[0]
-        return f"{name}: {old['settings'].get(name)} before, {new['settings'].get(name)} now"
-    if old["version"] != new["version"]:
-        return f"version {old['version']} before, {new['version']} now"
-    if old.get("source") != new.get("source"):
+def _difference(old: Identity, new: Identity) -> str:
+    for name in sorted({*old.settings, *new.settings}):
+        if old.settings.get(name) != new.settings.get(name):
+            return f"{name}: {old.settings.get(name)} before, {new.settings.get(name)} now"
+    if old.version != new.version:
+        return f"version {old.version} before, {new.version} now"
+    if old.contents.get("source") != new.contents.get("source"):
         return "its source changed"
     return "a file it reads changed"

@@ -214,20 +214,14 @@ def find_new(
             " documents come as new ones, with --changed skip it is left"
         )
     if damaged is not None:
-        _leave_out(result, opened)
+        for file in [file for file in result.new if not file.size]:
+            result.new.remove(file)
+            result.damaged[file.url or file.path] = (file.state, "it is empty")
+        taken = {unpinned(file.url or file.path) for file in result.new}
+        for path in sorted(opened.keys() - taken - result.damaged.keys()):
+            if what := _cut_head(path):  # passed over: cut short before the first document
+                result.damaged[path] = (opened[path], what)
     return result
-
-
-def _leave_out(result: NewInputs, opened: dict[str, str]) -> None:
-    """Takes files out that hold nothing, and those that were passed over since they are cut short
-    before the first document. opened: state of files that no refresh knows, by path."""
-    for file in [file for file in result.new if not file.size]:
-        result.new.remove(file)
-        result.damaged[file.url or file.path] = (file.state, "it is empty")
-    taken = {unpinned(file.url or file.path) for file in result.new}
-    for path in sorted(opened.keys() - taken - result.damaged.keys()):
-        if what := _cut_head(path):
-            result.damaged[path] = (opened[path], what)
 
 
 def _cut_head(path: str) -> str | None:

@@ -14,11 +14,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
 
 from curate.refresh.forgetting import Scrubbed
 from llmcurate.base.disk.files import write_text
 from llmcurate.base.disk.units import counted
+from llmcurate.base.messages import Message
 from llmcurate.base.terminal import say
 
 MOST_NAMED = 10  # damaged inputs in a line
@@ -44,18 +44,48 @@ class How:
     now: datetime | None = None  # for the name; the clock's by default
 
 
+@dataclass(frozen=True)
+class Totals(Message):
+    """Those of the run in its run.json that a refresh tells."""
+
+    read: int = 0
+    kept: int = 0
+    rejected: int = 0
+    corrupt: int = 0
+    by_rule: dict[str, int] = field(default_factory=dict)
+    nothing_kept: str | None = None
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """The documents of a snapshot. ids: the hash of their set, as `kept_ids` of a run."""
+
+    documents: int = 0
+    text_bytes: int = 0
+    ids: str = ""
+
+
 @dataclass
 class Refreshed:
-    """What happened. kind: run, rebuild, forget, rollback, or nothing; totals: of the run, as in
-    its run.json; corpus: documents and bytes of text in the snapshot."""
+    """What happened. kind: run, rebuild, forget, rollback, or nothing. As JSON for `--json`, hooks
+    and logs."""
 
+    JSON = (
+        *("kind", "snapshot=name", "inputs", "known_inputs=unchanged", "totals.read"),
+        *("totals.kept", "totals.rejected", "totals.corrupt", "totals.by_rule"),
+        *("totals.nothing_kept", "forgotten", "superseded", "emptied=scrubbed.documents"),
+        *("emptied_runs=scrubbed.runs", "unsearchable=scrubbed.indexes"),
+        *("corpus_documents=corpus.documents", "corpus_text_bytes=corpus.text_bytes"),
+        *("kept_ids=corpus.ids", "snapshots", "removed_snapshots", "seconds", "home", "products"),
+        "damaged",
+    )
     home: Path
     kind: str = "nothing"
     name: str | None = None
     inputs: int = 0
     unchanged: int = 0
-    totals: dict[str, Any] = field(default_factory=dict)
-    corpus: dict[str, Any] = field(default_factory=dict)
+    totals: Totals = Totals()
+    corpus: Corpus = Corpus()
     forgotten: int = 0
     superseded: int = 0
     removed_snapshots: list[str] = field(default_factory=list)
@@ -85,7 +115,7 @@ class Refreshed:
 
     def _line(self) -> str:
         where = self.name or "no snapshot yet"
-        documents = counted(self.corpus.get("documents", 0), "document")
+        documents = counted(self.corpus.documents, "document")
         if self.kind == "nothing":
             stays = f"{self.name} stays" if self.name else where
             stays += f"; products in {self.products}" if self.built else ""
@@ -99,40 +129,11 @@ class Refreshed:
             forgotten = counted(self.forgotten, "document")
             return f"{where}: {forgotten} forgotten; corpus {documents}"
         t = self.totals
-        why = f" ({t['nothing_kept']})" if t.get("nothing_kept") else ""
+        why = f" ({t.nothing_kept})" if t.nothing_kept else ""
         return (
-            f"{where}: {counted(self.inputs, 'new input')}, {counted(t['read'], 'document')} read,"
-            f" {t['kept']:,} kept{why}{gone}; corpus {documents}; {self.seconds:.1f} s"
+            f"{where}: {counted(self.inputs, 'new input')}, {counted(t.read, 'document')} read,"
+            f" {t.kept:,} kept{why}{gone}; corpus {documents}; {self.seconds:.1f} s"
         )
-
-    def json(self) -> dict[str, Any]:
-        """For `--json`, hooks and logs."""
-        return {
-            "kind": self.kind,
-            "snapshot": self.name,
-            "inputs": self.inputs,
-            "known_inputs": self.unchanged,
-            "read": self.totals.get("read", 0),
-            "kept": self.totals.get("kept", 0),
-            "rejected": self.totals.get("rejected", 0),
-            "corrupt": self.totals.get("corrupt", 0),
-            "by_rule": self.totals.get("by_rule", {}),
-            "nothing_kept": self.totals.get("nothing_kept"),
-            "forgotten": self.forgotten,
-            "superseded": self.superseded,
-            "emptied": self.scrubbed.documents,
-            "emptied_runs": self.scrubbed.runs,
-            "unsearchable": list(self.scrubbed.indexes),
-            "corpus_documents": self.corpus.get("documents", 0),
-            "corpus_text_bytes": self.corpus.get("text_bytes", 0),
-            "kept_ids": self.corpus.get("ids", ""),
-            "snapshots": self.snapshots,
-            "removed_snapshots": self.removed_snapshots,
-            "seconds": round(self.seconds, 3),
-            "home": str(self.home),
-            "products": str(self.products) if self.products else None,
-            "damaged": self.damaged,
-        }
 
 
 WEBHOOK_SECONDS = 20
@@ -218,8 +219,7 @@ class FailureHooks:
                 say(f"--webhook {self.webhook}: {problem}")
 
 
-def _post(url: str, data: dict[str, Any]) -> str | None:
-    """What went wrong, None where nothing did."""
+def _post(url: str, data: dict[str, str | int]) -> str | None:
     import http.client
     import urllib.error
     import urllib.request
@@ -252,12 +252,12 @@ GAUGES = {
 }
 
 
-def write_metrics(path: Path, home: Path, code: int, seconds: float, done: dict[str, Any]) -> None:
+def write_metrics(
+    path: Path, home: Path, code: int, seconds: float, done: Refreshed | None
+) -> None:
     """Gauges for Prometheus' textfile collector, replaced as a whole. What this call does not know
-    stays as the file had it: a failure does not hide when it last went well.
-
-    done: of `Refreshed.json`, empty after a failure.
-    """
+    stays as the file had it: a failure, of which `done` is None, does not hide when it last went
+    well."""
     from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
     now = round(time.time(), 3)
@@ -267,16 +267,17 @@ def write_metrics(path: Path, home: Path, code: int, seconds: float, done: dict[
         "last_call_timestamp_seconds": now,
         "duration_seconds": round(seconds, 3),
     }
-    if done:
+    if done is not None:
         values["last_success_timestamp_seconds"] = now
-        keys = {n: n for n in ("corpus_documents", "corpus_text_bytes", "snapshots")}
-        if done.get("kind") in ("run", "rebuild"):
-            keys |= {f"documents_{n}": n for n in ("read", "kept", "rejected")}
-            keys["inputs"] = "inputs"
-        values |= {name: done[key] for name, key in keys.items()}
-        values["damaged_inputs"] = len(done["damaged"])
-    if done.get("kind", "nothing") != "nothing":
-        values["last_snapshot_timestamp_seconds"] = now
+        values |= {f"corpus_{n}": getattr(done.corpus, n) for n in ("documents", "text_bytes")}
+        values |= {"snapshots": done.snapshots, "damaged_inputs": len(done.damaged)}
+        if done.kind in ("run", "rebuild"):
+            values |= {
+                f"documents_{n}": getattr(done.totals, n) for n in ("read", "kept", "rejected")
+            }
+            values["inputs"] = done.inputs
+        if done.kind != "nothing":
+            values["last_snapshot_timestamp_seconds"] = now
     registry = CollectorRegistry()
     for name, about in GAUGES.items():
         if name in values:
@@ -289,7 +290,6 @@ def write_metrics(path: Path, home: Path, code: int, seconds: float, done: dict[
 
 
 def _read_metrics(path: Path) -> dict[str, float]:
-    """The gauges of an earlier call; none where the file is missing or damaged."""
     from prometheus_client.parser import text_string_to_metric_families
 
     try:

@@ -45,10 +45,6 @@ def names_by_date(state: State) -> list[str]:
     return [r.name for r in state.refreshes() if r.name in present and r.state == DONE]
 
 
-def _when(name: str) -> datetime:
-    return datetime.strptime(name[:16], "%Y-%m-%dT%H-%M").replace(tzinfo=timezone.utc)
-
-
 def prune(state: State, how: How) -> list[str]:
     """Removes snapshots that neither `keep` nor `keep_days` keeps, never the current one; returns
     their names. What only they needed goes with them."""
@@ -58,7 +54,8 @@ def prune(state: State, how: How) -> list[str]:
         stay = set(names[-how.keep :] if how.keep else [])
         if how.keep_days is not None:
             oldest = (how.now or datetime.now(timezone.utc)) - timedelta(days=how.keep_days)
-            stay |= {n for n in names if _when(n) >= oldest}
+            begun = {n: datetime.strptime(n[:16], "%Y-%m-%dT%H-%M") for n in names}
+            stay |= {n for n, when in begun.items() if when.replace(tzinfo=timezone.utc) >= oldest}
         pending = state.pending()
         stay |= {state.current or "", (pending.base or "") if pending else ""}
         gone = [n for n in names if n not in stay]

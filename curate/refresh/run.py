@@ -33,9 +33,9 @@ from curate.refresh.inputs import (
     cut_short,
     find_new,
 )
-from curate.refresh.outcome import How, Refreshed
+from curate.refresh.outcome import How, Refreshed, Totals
 from curate.refresh.retention import PRODUCTS as FOLDER
-from curate.refresh.state import Refresh, State
+from curate.refresh.state import Plan, Refresh, State
 from curate.run.decisions import SUPERSEDED
 from curate.run.driver import run_planned
 from curate.run.homes import FILE
@@ -48,6 +48,7 @@ from llmcurate.base.disk.files import inside, text_digest
 from llmcurate.base.disk.seals import fault, seal
 from llmcurate.base.disk.units import counted, format_bytes
 from llmcurate.base.errors import RunFailed, UsageError, disk_error, name_file
+from llmcurate.base.messages import json_values
 from llmcurate.base.terminal import say
 
 
@@ -129,7 +130,10 @@ def refresh(recipe: Recipe, inputs: list[str], home: Path, how: How) -> Refreshe
         names = ", ".join(p.label for p in recipe.products)
         say(f"left out: {names}; --products makes them of the whole snapshot", how.quiet)
     with open_state(home) as state:
-        _point_again(state)
+        if state.current and not state.pending():  # where a kill came between the two
+            link_ = home / snapshot.CURRENT
+            if not link_.is_symlink() or link_.readlink().name != state.current:
+                snapshot.point_current_to(home, state.current)
         retention.tidy(state)  # what a killed one had not yet
         done = _refresh(state, recipe, inputs, how)
         if how.products and state.current:
@@ -138,7 +142,7 @@ def refresh(recipe: Recipe, inputs: list[str], home: Path, how: How) -> Refreshe
         done.damaged = {path: what for path, (_, what) in (state.fact("damaged") or {}).items()}
         done.removed_snapshots = retention.prune(state, how)
         done.snapshots = len(snapshot.names(home))
-    done.seconds = time.perf_counter() - began
+    done.seconds = round(time.perf_counter() - began, 3)
     return done
 
 
@@ -154,7 +158,7 @@ def _refresh(state: State, recipe: Recipe, inputs: list[str], how: How) -> Refre
         say(f"going on with the unfinished refresh {pending.name}", how.quiet)
         other = None
         if pending.kind != "forget":
-            incremental.same_recipe(pending.plan["recipe"], recipe)
+            incremental.same_recipe(pending.plan.recipe, recipe)
             other = changed_input(_plan(pending).files, recipe.read.fetch)
         if other is None:
             _check_ground(state, pending.base)
@@ -165,7 +169,7 @@ def _refresh(state: State, recipe: Recipe, inputs: list[str], how: How) -> Refre
     lineage = state.lineage(state.current)
     earlier = [r for r in lineage if r.kind != "forget"]
     if earlier and not how.rebuild:
-        incremental.same_recipe(earlier[-1].plan["recipe"], recipe)
+        incremental.same_recipe(earlier[-1].plan.recipe, recipe)
     files, columns, inputs_now = _new_files(state, earlier, recipe, inputs, how)
     if not files:
         if state.current and _has_new_removals(state, state.current):
@@ -183,18 +187,12 @@ def _refresh(state: State, recipe: Recipe, inputs: list[str], how: How) -> Refre
     name = _new_name(state, how.now)
     # A plan that fails is found out before the refresh counts as begun.
     _plan_new(recipe, plan, [] if how.rebuild else earlier, state.home)
-    record = {
-        "parent": state.current,
-        "inputs": plan.dump(),
-        "recipe": described,
-        "known": inputs_now.unchanged,
-    }
+    record = Plan(state.current, plan.dump(), described, inputs_now.unchanged)
     refresh = state.begin(name, "rebuild" if how.rebuild else "run", base, record, files)
     return _finish_whole(state, refresh, recipe, inputs, how)
 
 
 def _check_options(state: State, pending: Refresh, how: How) -> None:
-    """UsageError if a rebuild is asked for while a refresh of another kind is unfinished."""
     if how.rebuild and pending.kind != "rebuild":
         raise UsageError(
             f"--rebuild: the refresh {pending.name} of {state.home} is unfinished: go on with it"
@@ -280,42 +278,27 @@ def _remote(recipe: Recipe, home: Path, how: How, dry: bool) -> Remote | None:
 
 
 def _plan(refresh: Refresh) -> InputPlan:
-    return InputPlan.load(refresh.plan["inputs"])
+    return InputPlan.load(refresh.plan.inputs)
 
 
 def nothing_new(state: State, unchanged: int) -> Refreshed:
     """The outcome where nothing is new."""
     done = Refreshed(state.home, name=state.current, unchanged=unchanged)
     if state.current:
-        done.corpus = _corpus(snapshot.manifest(snapshot.folder_of(state.home, state.current)))
+        done.corpus = snapshot.corpus_of(snapshot.folder_of(state.home, state.current))
     return done
 
 
-def _corpus(manifest: dict[str, Any]) -> dict[str, Any]:
-    sizes = {name: manifest[name] for name in ("documents", "text_bytes")}
-    return {**sizes, "ids": snapshot.ids_hash(manifest)}
-
-
-def _point_again(state: State) -> None:
-    """HOME/current as recorded, where a kill came between the two."""
-    if state.current and not state.pending():
-        link_ = state.home / snapshot.CURRENT
-        if not link_.is_symlink() or link_.readlink().name != state.current:
-            snapshot.point_current_to(state.home, state.current)
-
-
 def _has_new_removals(state: State, name: str) -> bool:
-    """Return whether something is to be forgotten that a snapshot may hold."""
     _check_ground(state, name, content=False)
     manifest = snapshot.manifest(snapshot.folder_of(state.home, name))
     return bool(manifest["removals"] < len(state.removals()))
 
 
 def _forget_from(state: State, base: str, how: How) -> Refreshed:
-    """A snapshot of what another holds, without what is to be forgotten."""
     _check_ground(state, base)
     name = _new_name(state, how.now)
-    refresh = state.begin(name, "forget", base, {"parent": state.current}, ())
+    refresh = state.begin(name, "forget", base, Plan(state.current), ())
     return _finish(state, refresh, None, how)
 
 
@@ -331,7 +314,7 @@ def forget(home: Path, entries: list[tuple[str, str]], how: How) -> Refreshed:
             done = _forget_from(state, state.current, how)
         done.removed_snapshots = retention.prune(state, how)
         done.snapshots = len(snapshot.names(home))
-    done.seconds = time.perf_counter() - began
+    done.seconds = round(time.perf_counter() - began, 3)
     return done
 
 
@@ -351,7 +334,7 @@ def roll_back(home: Path, name: str, how: How) -> Refreshed:
         if name == "parent":
             by_name = {r.name: r for r in state.refreshes()}
             now = state.current
-            name = (by_name[now].plan.get("parent") if now else None) or ""
+            name = (by_name[now].plan.parent if now else None) or ""
             if not name:
                 raise UsageError(f"{home}: there is no snapshot before the current one")
         standing = retention.names_by_date(state)
@@ -364,7 +347,7 @@ def roll_back(home: Path, name: str, how: How) -> Refreshed:
         _check_ground(state, name)
         state.set_fact("current", name)
         snapshot.point_current_to(home, name)
-        corpus = _corpus(snapshot.manifest(snapshot.folder_of(home, name)))
+        corpus = snapshot.corpus_of(snapshot.folder_of(home, name))
         return Refreshed(home, "rollback", name, corpus=corpus, snapshots=len(standing))
 
 
@@ -408,7 +391,6 @@ def _check_ground(state: State, base: str | None, content: bool = True) -> None:
 
 
 def _plan_new(recipe: Recipe, plan: InputPlan, earlier: list[Refresh], home: Path) -> RunPlan:
-    """What is run over the new inputs, beside the runs of the lineage."""
     runs = [run_of(home, r.name) for r in earlier]
     texts = json.dumps([[r.name, r.text] for r in earlier])
     digest = text_digest(texts)
@@ -419,6 +401,8 @@ def _plan_new(recipe: Recipe, plan: InputPlan, earlier: list[Refresh], home: Pat
 def _finish(state: State, refresh: Refresh, recipe: Recipe | None, how: How) -> Refreshed:
     """A refresh that is recorded as begun, to its end, from wherever it stands. recipe: not needed
     to forget."""
+    import pyarrow.parquet as pq
+
     home = state.home
     earlier = [r for r in state.lineage(refresh.base) if r.kind != "forget"]
     out = run_of(home, refresh.name)
@@ -446,22 +430,27 @@ def _finish(state: State, refresh: Refresh, recipe: Recipe | None, how: How) -> 
     before = snapshot.manifest(base) if base else nothing
     removals = Removals.of(entries)
     of_base = removals if before["removals"] < len(entries) else Removals()
+    made_by = refresh.plan.recipe or earlier[-1].plan.recipe
+    superseded: set[str] = set()  # earlier documents that newer versions replace
+    for path in sorted(out.glob(f"{indexes.FOLDER}/*/{indexes.OWN}/{SUPERSEDED}")):
+        superseded.update(pq.read_table(path, columns=["id"])["id"].to_pylist())
     source = snapshot.Source(
         base=base,
-        of_base=replace(of_base, superseded=_superseded(out)),
+        of_base=replace(of_base, superseded=frozenset(superseded)),
         new=None if refresh.kind == "forget" else out / "corpus",
         of_new=removals,
         stage=stage,
-        about={
-            "parent": refresh.plan["parent"],
-            "base": refresh.base,
-            "made_by": refresh.kind,
-            "recipe": _digest(refresh, earlier),
-            "removals": len(entries),
-        },
+        about=snapshot.About(
+            parent=refresh.plan.parent,
+            base=refresh.base,
+            made_by=refresh.kind,
+            recipe=text_digest(json.dumps(json_values(made_by), sort_keys=True)),
+            removals=len(entries),
+        ),
     )
-    manifest = snapshot.build(home, refresh.name, source)
     target = snapshot.folder_of(home, refresh.name)
+    snapshot.build(target, source)
+    manifest = snapshot.manifest(target)
     newly = (state.fact("scrubbed") or 0) < len(entries)
     scrubbed = _scrub(home, refresh.name, None if newly else [out], removals)
     state.set_fact("scrubbed", len(entries))
@@ -470,15 +459,16 @@ def _finish(state: State, refresh: Refresh, recipe: Recipe | None, how: How) -> 
         home,
         refresh.kind,
         refresh.name,
-        unchanged=refresh.plan.get("known", 0),
-        corpus=_corpus(manifest),
+        unchanged=refresh.plan.known,
+        corpus=snapshot.corpus_of(target),
         forgotten=manifest["removed"] - before["removed"],
         superseded=manifest["superseded"] - before["superseded"],
         scrubbed=scrubbed,
     )
     if refresh.kind != "forget":
-        done.inputs = len(refresh.plan["inputs"]["files"])
-        done.totals = json.loads((out / "run.json").read_text(encoding="utf-8"))["totals"]
+        done.inputs = len(refresh.plan.inputs["files"])
+        record = json.loads((out / "run.json").read_text(encoding="utf-8"))
+        done.totals = Totals.from_json(json.dumps(record["totals"]))
     files = [path for path in (*snapshot.beside(target), out / IDS) if path.is_file()]
     seals = {path.relative_to(home).as_posix(): seal(path) for path in files}
     state.set_fact(f"files {refresh.name}", seals)
@@ -497,24 +487,7 @@ def _scrub(home: Path, name: str, runs: list[Path] | None, removals: Removals) -
     return scrub(runs, removals, snapshot.removed(snapshot.folder_of(home, name)))
 
 
-def _superseded(out: Path) -> frozenset[str]:
-    """Ids of earlier documents that newer versions among a run's replace."""
-    import pyarrow.parquet as pq
-
-    ids: set[str] = set()
-    for path in sorted(out.glob(f"{indexes.FOLDER}/*/{indexes.OWN}/{SUPERSEDED}")):
-        ids.update(pq.read_table(path, columns=["id"])["id"].to_pylist())
-    return frozenset(ids)
-
-
-def _digest(refresh: Refresh, earlier: list[Refresh]) -> str:
-    """Of the recipe that made the snapshot's documents."""
-    plan = refresh.plan if "recipe" in refresh.plan else earlier[-1].plan
-    return text_digest(json.dumps(plan["recipe"], sort_keys=True))
-
-
 def _keep_ids(plan: RunPlan, out: Path) -> None:
-    """Links the ids that a run gave into its folder, for refreshes after it."""
     aside = out / f".{IDS}"
     aside.unlink(missing_ok=True)
     link(stage_folder(out, plan.stages[0].folder_name) / ISSUED, aside)
@@ -547,7 +520,7 @@ def preview(recipe: Recipe, inputs: list[str], home: Path, how: How) -> list[str
             return [f"{home}: would go on with the unfinished refresh {pending.name}"]
         earlier = [r for r in state.lineage(state.current) if r.kind != "forget"]
         if earlier and not how.rebuild and not missing:  # else nobody can say yet
-            incremental.same_recipe(earlier[-1].plan["recipe"], recipe)
+            incremental.same_recipe(earlier[-1].plan.recipe, recipe)
         files, _, inputs_now = _new_files(state, earlier, recipe, inputs, how, dry=True)
         return _preview_lines(files, inputs_now.unchanged, home)
 

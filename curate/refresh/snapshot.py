@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,6 +20,7 @@ import pyarrow.parquet as pq
 from curate.corpus.indexes import link
 from curate.corpus.manifests import file_record, manifest_path, total_ids, write_manifest
 from curate.refresh.forgetting import Removals
+from curate.refresh.outcome import Corpus
 from curate.run.homes import CURRENT, FOLDER, manifest
 from llmcurate.base.disk.files import remove, remove_files, replacing, sync_path, temporary_name
 from llmcurate.base.disk.parquet_writer import writing
@@ -51,16 +51,27 @@ def remove_beside(folder: Path, home: Path) -> None:
 
 
 @dataclass(frozen=True)
+class About:
+    """What the manifest of a snapshot says of the refresh that made it."""
+
+    parent: str | None
+    base: str | None
+    made_by: str
+    recipe: str
+    removals: int
+
+
+@dataclass(frozen=True)
 class Source:
     """What a snapshot is made of. base: the snapshot it goes on from, and what goes of it; new: the
-    corpus of a run, and what goes of that; about: for the manifest."""
+    corpus of a run, and what goes of that."""
 
     base: Path | None
     of_base: Removals
     new: Path | None
     of_new: Removals
     stage: str
-    about: dict[str, Any]
+    about: About
 
 
 def is_whole(folder: Path) -> bool:
@@ -71,7 +82,7 @@ def is_whole(folder: Path) -> bool:
 def faults(folder: Path) -> Iterator[tuple[Path, str]]:
     """The faults of a corpus' parts, compared by content: the next snapshot shares them."""
 
-    def compared(item: tuple[str, dict[str, Any]]) -> tuple[Path, str | None]:
+    def compared(item: tuple[str, dict[str, int | str]]) -> tuple[Path, str | None]:
         path = folder / item[0]
         return path, fault(path, [None, item[1].get("sha256")])
 
@@ -89,16 +100,15 @@ def hidden(path: Path, home: Path) -> Path:
     return aside
 
 
-def build(home: Path, name: str, source: Source) -> dict[str, Any]:
-    """Makes the snapshot unless it is there, without all that is to be forgotten by now; returns
-    its manifest."""
-    target = folder_of(home, name)
-    if is_whole(target) and manifest(target)["removals"] == source.about["removals"]:
-        return manifest(target)
+def build(target: Path, source: Source) -> None:
+    """Makes the snapshot unless it is there, without all that is to be forgotten by now."""
+    if is_whole(target) and manifest(target)["removals"] == source.about.removals:
+        return
+    home, name = target.parent.parent, target.name
     aside = target.with_name(f".{name}-new")
     remove(aside, inside=home)
     aside.mkdir(parents=True)
-    files: list[dict[str, Any]] = []
+    files: list[dict[str, int | str]] = []
     gone: list[pa.Table] = []
     if source.base is not None:
         before = manifest(source.base)
@@ -110,7 +120,7 @@ def build(home: Path, name: str, source: Source) -> dict[str, Any]:
     if source.new is not None:
         for path, what in faults(source.new):
             raise RunFailed(f"{path} {what}: begin anew with --abandon")
-        number = 1 + max((int(f["name"][5:-8]) for f in files), default=-1)
+        number = 1 + max((int(str(f["name"])[5:-8]) for f in files), default=-1)
         entries = manifest(source.new)["files"]
         filled = {p: e for p, e in entries.items() if e["documents"]}
         if not filled and not files:  # an empty corpus still has columns
@@ -128,24 +138,22 @@ def build(home: Path, name: str, source: Source) -> dict[str, Any]:
             pq.write_table(removed, path)
     by = removed["by"].to_pylist() if removed is not None else []
     superseded = by.count("superseded")
-    about = {**source.about, "removed": len(by) - superseded, "superseded": superseded}
-    write_manifest(target, files, source.stage, about)
+    about = {**vars(source.about), "removed": len(by) - superseded, "superseded": superseded}
+    write_manifest(target, files, source.stage, **about)
     aside.rename(target)
     sync_path(target.parent)
-    return manifest(target)
 
 
 def _take(
     path: Path,
-    record: dict[str, Any],
+    record: dict[str, int | str],
     removals: Removals,
     aside: Path,
-    files: list[dict[str, Any]],
+    files: list[dict[str, int | str]],
     gone: list[pa.Table],
     name: str,
 ) -> None:
-    """Links a part into the snapshot, or writes it anew without what is to be forgotten."""
-    target = aside / record["name"]
+    target = aside / str(record["name"])
     gone_rows = removals.in_part(path, name) if removals else None
     if gone_rows is None or gone_rows.num_rows == 0:
         link(path, target)
@@ -163,9 +171,11 @@ def _take(
     files.append({**file_record(target), "name": record["name"], "text_bytes": size})
 
 
-def ids_hash(manifest: dict[str, Any]) -> str:
-    """The hash of the set of ids, as `kept_ids` of a run."""
-    return total_ids(f["ids"] for f in manifest["files"].values())
+def corpus_of(folder: Path) -> Corpus:
+    """What a snapshot holds."""
+    content = manifest(folder)
+    ids = total_ids(f["ids"] for f in content["files"].values())
+    return Corpus(content["documents"], content["text_bytes"], ids)
 
 
 def removed(folder: Path) -> frozenset[str]:

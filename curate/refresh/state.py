@@ -17,6 +17,7 @@ from typing import Any
 from curate.run.homes import ANEW, FILE, checked_name
 from curate.run.ledger import LOCK, Ledger, row_digest
 from llmcurate.base.errors import LlmcurateError, RunFailed
+from llmcurate.base.messages import Message, json_values
 
 BEGUN, DONE = "begun", "done"
 # kind: run (new inputs), rebuild (all inputs again), forget (only removals). base: the snapshot
@@ -35,6 +36,27 @@ CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value TEXT, digest TEXT
 
 
 @dataclass(frozen=True)
+class Described:
+    """What of a recipe decides which documents stay. steps: the values of their identities."""
+
+    steps: list[Any]
+    read: Any
+    cuts: list[int]
+
+
+@dataclass(frozen=True)
+class Plan(Message):
+    """What decides the bytes of a refresh. parent: the snapshot that was the current one; inputs:
+    the new ones; known: how many others there were. One that only forgets has the parent alone."""
+
+    JSON = ("parent", "inputs?", "recipe?", "known?inputs")
+    parent: str | None
+    inputs: Any = None
+    recipe: Described | None = None
+    known: int = 0
+
+
+@dataclass(frozen=True)
 class Refresh:
     """One refresh as it is recorded. text: JSON of `plan`, which may name many inputs and is read
     when it is asked for."""
@@ -46,10 +68,9 @@ class Refresh:
     text: str
 
     @cached_property
-    def plan(self) -> dict[str, Any]:
+    def plan(self) -> Plan:
         """What decides its bytes."""
-        plan: dict[str, Any] = json.loads(self.text)
-        return plan
+        return Plan.from_json(self.text)
 
 
 class State(Ledger):
@@ -72,7 +93,6 @@ class State(Ledger):
         return self._damaged(str(error).splitlines()[-1])
 
     def _put(self, table: str, row: tuple[Any, ...]) -> None:
-        """Writes a row, in place of one of the same key."""
         marks = ", ".join("?" * (len(row) + 1))
         values = (*row, row_digest((table, *row)))
         self._write(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", values)
@@ -124,10 +144,10 @@ class State(Ledger):
         return next((r for r in self.refreshes() if r.state == BEGUN), None)
 
     def begin(
-        self, name: str, kind: str, base: str | None, plan: dict[str, Any], files: Iterable[Any]
+        self, name: str, kind: str, base: str | None, plan: Plan, files: Iterable[Any]
     ) -> Refresh:
         """Records a refresh with its inputs (InputFile of formats), all or nothing."""
-        refresh = Refresh(name, kind, base, BEGUN, json.dumps(plan))
+        refresh = Refresh(name, kind, base, BEGUN, json.dumps(json_values(plan)))
         with self._transaction():
             ((last,),) = self._rows("SELECT max(number) FROM refreshes")
             self._put("refreshes", (name, (last or 0) + 1, kind, base, BEGUN, refresh.text))

@@ -140,9 +140,7 @@ def build_product(
             beside=bool(plan.stages),
             run=out if plan.stages else _run_of(plan) if direct else None,
             say=lambda line: say(f"{product.label}: {line}", quiet),
-            progress=lambda event: progress.update(
-                event.get("step", 0), _figures(event), event.get("seconds_left")
-            ),
+            progress=progress.update,
         )
         result = product.build(context)
     if direct:
@@ -198,19 +196,6 @@ def _run_of(plan: RunPlan) -> Path | None:
     folders = {Path(file.path).parent for file in plan.inputs.files if "://" not in file.path}
     only = folders.pop() if len(folders) == 1 else None
     return only.parent if only is not None and only.name == "corpus" else None
-
-
-def _figures(event: dict[str, Any]) -> str:
-    """A training step, for a progress line."""
-    loss, timing = event.get("loss"), event.get("timing", {})
-    parts = [f"loss {loss:.3f}" if loss is not None else "loss: none"]
-    if "tokens_per_second" in timing:
-        parts.append(f"{timing['tokens_per_second']:,.0f} tokens/s")
-    if "mfu" in timing:
-        parts.append(f"MFU {timing['mfu']:.1%}")
-    elif "flops_per_second" in timing:
-        parts.append(f"{timing['flops_per_second'] / 1e12:.3g} TFLOP/s")
-    return ", ".join(parts)
 
 
 def _all_there(out: Path, files: list[str], ledger: Ledger) -> bool:
@@ -285,13 +270,13 @@ def _lineage(plan: RunPlan, stage: ProductStage) -> str | None:
     shared = stage.product.lineage()
     if shared is None:
         return None
-    whole = [shared, {kind: plan.products[i].key for kind, i in stage.inputs.items()}]
+    whole = [shared.values, {kind: plan.products[i].key for kind, i in stage.inputs.items()}]
     return text_digest(json.dumps(whole, sort_keys=True, default=str))
 
 
 def _settings(plan: RunPlan, stage: ProductStage) -> dict[str, str]:
     """All that decides a product, by dotted names, as JSON."""
-    identity = stage.product.identity()
+    identity = stage.product.identity().values
     settings = _flat(identity.pop("settings"))
     for name, value in identity.items():
         settings |= _flat(value, f"content of {name}" if name in settings else name)

@@ -4,6 +4,7 @@ applied."""
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -172,18 +173,17 @@ def _removal(
     return {"documents": [gone, size[0]], "bytes": [cut, size[1]], "most": _most(db, source)}
 
 
-def guard(step: CorpusStep, counts: dict[str, Any]) -> None:
-    """TooMuchGone where a dedup would remove more than its `max_removal`. found: what `resolve`
-    returned. The decisions stay, so that a run with a higher limit goes on from them."""
-    removal, most = counts.get("removal"), step.most_removed
-    if removal is None or most is None:
+def guard(step: CorpusStep, documents: Sequence[int], bytes: Sequence[int], most: str) -> None:
+    """TooMuchGone where a dedup would remove more than its `max_removal`: of (what would go, all).
+    The decisions stay, so that a run with a higher limit goes on from them. most: as `_removal`."""
+    limit = step.most_removed
+    if limit is None:
         return
-    for unit in ("documents", "bytes"):
-        part, all_ = removal[unit]
-        if all_ and part / all_ > most:
+    for unit, (part, all_) in (("documents", documents), ("bytes", bytes)):
+        if all_ and part / all_ > limit:
             stop = TooMuchGone(
                 f"{step.label} would remove {part:,} of {all_:,} {unit} ({part / all_:.1%}), more"
-                f" than max_removal {most:g}{removal['most']}; nothing was removed."
+                f" than max_removal {limit:g}{most}; nothing was removed."
                 " If that is right, raise the limit: --max-removal 1, or max_removal in the recipe"
             )
             stop.share = part / all_

@@ -107,8 +107,11 @@ class _Run:
                 self.outcome.seconds = time.perf_counter() - began
                 with self.intact.reading(self._changed):
                     write()
-                leaves = self._leaves()
-                sealed = finished_files(self.out, self.home, self._product_seals(), leaves)
+                steps = [stage.sketch for stage in self.plan.stages if stage.sketch is not None]
+                leaves = [self.out / name for step in steps for name in step.leaves()]
+                built = (self.ledger.stage_result(stage.key, Built) for stage in self.plan.products)
+                seals = {name: seal for b in built if b for name, seal in b.seals.items()}
+                sealed = finished_files(self.out, self.home, seals, leaves)
                 self.ledger.record_files(sealed)
                 break
             except Damaged as damage:
@@ -211,7 +214,8 @@ class _Run:
             manifests.write_manifest(self.out / name, files, key)
             path = manifests.manifest_path(self.out / name)
             beside[path.name] = seal(path)
-        self._seal_corpus(key, beside)
+        at = newest(self.out / name for name in beside)
+        self.ledger.commit_stage(CORPUS, CorpusRecord(key, beside, at))
 
     def _begin_report(self, report: Report, engine: Engine) -> Callable[[], None]:
         before, run = engine.cpu, mapping(engine, "the report")
@@ -276,14 +280,6 @@ class _Run:
         self.outcome = Outcome(self.out, self.plan)
         self.stages.outcome = self.outcome
 
-    def _product_seals(self) -> dict[str, Seal]:
-        built = (self.ledger.stage_result(stage.key, Built) for stage in self.plan.products)
-        return {name: seal for b in built if b for name, seal in b.seals.items()}
-
-    def _leaves(self) -> list[Path]:
-        steps = [stage.sketch for stage in self.plan.stages if stage.sketch is not None]
-        return [self.out / name for step in steps for name in step.leaves()]
-
     def _first_of(self, stages: list[MapStage]) -> Iterator[tuple[Path, Seal]]:
         """The rejected documents of the first partition of these stages."""
         for stage in stages:
@@ -295,10 +291,6 @@ class _Run:
         for stage in self.plan.stages:
             if stage.sketch:
                 yield from ((Path(path), sealed) for path, sealed in self.stages.decided(stage))
-
-    def _seal_corpus(self, key: str, files: dict[str, Seal]) -> None:
-        at = newest(self.out / name for name in files)
-        self.ledger.commit_stage(CORPUS, CorpusRecord(key, files, at))
 
     def _changed(self, products: bool = True) -> Iterator[tuple[Path, Seal]]:
         """The files of the corpus, and of products, that changed after these were whole, or are

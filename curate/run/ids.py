@@ -43,12 +43,6 @@ ISSUED = "issued.parquet"  # all ids of a run that others go on from
 _SPLIT = r"regexp_extract(id, '(?s)^(.*)~([1-9][0-9]{0,17})$', ['id', 'k'])"
 
 
-def _slices(plan: InputPlan) -> tuple[pa.Table, pa.Table]:
-    """part, slice (in the partition), file, start; and rel of each file."""
-    names = pa.table({"file": np.arange(len(plan.files)), "rel": [f.rel for f in plan.files]})
-    return Partitions.of(plan.partitions).table(), names
-
-
 def _earlier(db: Any, earlier: EarlierIds | None) -> None:
     """The view `given` of the ids that earlier runs gave, and the table `before` of those among
     them that documents of this one have too."""
@@ -289,8 +283,10 @@ def assign_ids(
     if many:
         groups.run(run, "gather_ids")
     with scratch_database(folder / ".spill-ids") as db, replacing(folder / "ids.parquet") as aside:
-        for name, table in zip(("slices", "names"), _slices(plan), strict=True):
-            db.register(name, table)
+        # part, slice (in the partition), file, start; and rel of each file.
+        db.register("slices", Partitions.of(plan.partitions).table())
+        rels = [f.rel for f in plan.files]
+        db.register("names", pa.table({"file": np.arange(len(rels)), "rel": rels}))
         if many and earlier is None:
             _narrow(db, groups, run)
         else:

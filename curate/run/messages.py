@@ -31,8 +31,8 @@ class StepRecord(Message):
     def of(cls, step: Settings) -> StepRecord:
         """Return the record of a step, with what the environment decides (`Settings.identity`)."""
         identity = step.identity()
-        values = (identity["step"], identity["label"], identity["settings"])
-        return cls(*values, identity.get("source"))
+        values = (identity.step, identity.label, identity.settings)
+        return cls(*values, identity.contents.get("source"))
 
     @classmethod
     def for_rehearsal(cls, step: Settings) -> StepRecord:

@@ -59,17 +59,17 @@ class MapStage:
     @cached_property
     def sketch_key(self) -> str:
         """Names the sketches; empty without one. Known once: files behind a step are hashed."""
-        return _hash(self.key, self.sketch.sketch_identity()) if self.sketch else ""
+        return _hash(self.key, self.sketch.sketch_identity().values) if self.sketch else ""
 
     @cached_property
     def folder_key(self) -> str:
         """Names the folder of the step that resolves the sketches."""
-        return _hash(self.sketch_key, self.sketch.folder_identity()) if self.sketch else ""
+        return _hash(self.sketch_key, self.sketch.folder_identity().values) if self.sketch else ""
 
     @cached_property
     def decisions_key(self) -> str:
         """Names the decisions over the sketches."""
-        return _hash(self.folder_key, self.sketch.identity()) if self.sketch else ""
+        return _hash(self.folder_key, self.sketch.identity().values) if self.sketch else ""
 
     @property
     def labels(self) -> list[str]:
@@ -157,8 +157,8 @@ def plan_run(
         if on_paper:
             key = ""
         else:
-            before = pending.identity() if pending else None
-            key = _hash(key, before, [s.identity() for s in current])
+            before = pending.identity().values if pending else None
+            key = _hash(key, before, [s.identity().values for s in current])
         stages.append(MapStage(len(stages), key, pending, current, sketch))
         current, pending = [], sketch
 
@@ -215,7 +215,7 @@ def _product_stages(
         reads_result = product.reads_corpus and "corpus" not in inputs
         key = ""
         if not on_paper:
-            key = _hash(corpus_key if reads_result else "", product.identity(), parents)
+            key = _hash(corpus_key if reads_result else "", product.identity().values, parents)
         positions[product.makes] = len(products)
         products.append(ProductStage(start + len(products), key, product, inputs))
     return products
@@ -353,7 +353,7 @@ def check_out(plan: RunPlan, out: Path) -> None:
         return
     _check_apart((file.path for file in plan.inputs.files), out)
     for folder in (out / name for name in manifests.FOLDERS):
-        ours = (out / "ledger.db").exists() or manifests.read_manifest(folder) is not None
+        ours = (out / "ledger.db").exists() or manifests.names_in_manifest(folder) is not None
         if not ours and (taken := _occupied(folder)):
             raise UsageError(f"llmcurate did not write {taken}; name another folder as OUT")
 
@@ -379,6 +379,6 @@ def _check_mixed(plan: RunPlan, out: Path) -> None:
     makers = [p for p in plan.recipe.products if p.makes == "corpus"]
     for maker in makers:
         _check_apart(maker.own_files(), out)
-    manifest = manifests.read_manifest(out / "corpus") or {}
-    if makers and makers[0].name not in manifest and (taken := _occupied(out / "corpus")):
+    names = manifests.names_in_manifest(out / "corpus") or ()
+    if makers and makers[0].name not in names and (taken := _occupied(out / "corpus")):
         raise UsageError(f"{taken} is of another corpus; name another folder as OUT")

@@ -26,12 +26,13 @@ from curate.corpus.sizes import Sizes
 from curate.formats.events import MOST_NAMED
 from curate.formats.inputs import InputPlan, empty_files
 from curate.formats.reading import no_text
+from curate.mix.table import MixRecord
 from curate.mix.table import text as mix_lines
 from curate.run.messages import Counts, CutExample, Place, StageResult
 from curate.run.plan import MapStage, RunPlan, stage_folder
 from curate.run.worker.traces import smallest
 from llmcurate.base.disk.files import part_files, replacing, write_text
-from llmcurate.base.disk.process import cores, host, peak_bytes
+from llmcurate.base.disk.process import Host, cores, host, peak_bytes
 from llmcurate.base.disk.units import counted, format_bytes, format_percent
 from llmcurate.base.errors import RunFailed
 from llmcurate.base.pages.html import plain
@@ -165,7 +166,7 @@ class RunRecord:
     plan: str
     started: str
     command: str
-    host: dict[str, Any]
+    host: Host
     versions: dict[str, str]
     inputs: list[InputFileRecord]
     steps: list[StepAbout]
@@ -605,7 +606,7 @@ def funnel(record: RunRecord) -> str:
     for product in record.products:
         lines.append(product_line(product))
         if product["makes"] == "corpus":
-            lines += mix_lines(product["mix"])
+            lines += mix_lines(MixRecord.from_json(json.dumps(product["mix"])))
         if product["makes"] == "model":
             lines += held_out_lines(product["summary"])
     lines += [f"note: {n}" for n in record.notices if not n.startswith("skipped ")]

@@ -213,7 +213,8 @@ class Stages:
             return resolved.figures
 
         figures, cpu = self._once(decided, path, resolve)
-        guard(stage.sketch, figures)
+        if removal := figures.get("removal"):
+            guard(stage.sketch, **removal)
         written = {**record.written, "decisions": path.stat().st_size}
         took = {f"{label}: deciding": figures["seconds"]} if "seconds" in figures else {}
         return replace(
@@ -448,14 +449,15 @@ class Stages:
         """List what the plan's dedups leave for later runs to compare with."""
         return [
             indexes.IndexedStep(
-                stage.sketch,
+                indexes.Comparable(step.name, step.label, step.version, step.comparable()),
                 stage.folder_key,
                 self._corpus(stage),
                 self._workdir(stage),
+                step.leaves(),
                 partial(self.seals, stage),
             )
             for stage in self.plan.stages
-            if stage.sketch is not None
+            if (step := stage.sketch) is not None
         ]
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,7 @@ from pydantic import Field, PrivateAttr
 from curate.documents.documents import Documents
 from curate.documents.limits import Limit, decide
 from curate.scoring.fasttext.supervised import FastTextStep
-from curate.steps.contracts import step
+from curate.steps.contracts import Identity, step
 from curate.text.buffers import text_buffers
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class MathScore(FastTextStep):
         positive = "positive" in self.labels()
         return good_label(self.path(), self.score_label or ("positive" if positive else None))
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> Identity:
         self._chosen()  # says what is wrong with the label
         return super().identity()
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
@@ -29,6 +29,33 @@ if TYPE_CHECKING:
     from curate.documents.documents import Documents
     from curate.documents.limits import Limit
     from curate.formats.read_settings import ReadSettings
+
+
+@dataclass
+class Identity:
+    """All that decides a step's output. contents: digests of what lies outside the settings."""
+
+    step: str
+    label: str
+    version: int
+    settings: dict[str, Any]
+    contents: dict[str, Any]
+
+    @classmethod
+    def of(cls, *, step: str, label: str, version: int, settings: Any, **contents: Any) -> Identity:
+        """Return the identity of these values."""
+        return cls(step, label, version, settings, contents)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The JSON values of it, for the hash of a stage."""
+        values = {**vars(self), **self.contents}
+        del values["contents"]
+        return values
+
+    def without(self, names: Iterable[str]) -> Identity:
+        """Return an identity without some settings."""
+        return replace(self, settings={k: v for k, v in self.settings.items() if k not in names})
 
 
 class Settings(BaseModel):
@@ -59,21 +86,20 @@ class Settings(BaseModel):
         self._label = label
         return self
 
-    def identity(self) -> dict[str, Any]:
-        """All that decides the step's output, for the stage's hash: label, version, settings, and a
-        digest of a plug-in's own source."""
+    def identity(self) -> Identity:
+        """All that decides the step's output, with a digest of a plug-in's own source."""
+        settings = self.model_dump(mode="json", exclude={*self.decide_nothing})
         source = source_of(self)
-        return {
-            "step": self.name,
-            "label": self.label,
-            "version": self.version,
-            "settings": self.model_dump(mode="json", exclude={*self.decide_nothing}),
-            **({"source": source} if source else {}),
-        }
+        contents = {"source": source} if source else {}
+        return Identity(self.name, self.label, self.version, settings, contents)
+
+    def as_found(self) -> dict[str, str]:
+        """What the environment decides of the settings, for a recipe that is run elsewhere."""
+        return {}
 
     def resolved(self) -> dict[str, Any]:
         """The settings with their defaults, as OUT/recipe.yaml has them. Paths hold anywhere."""
-        return self.model_dump(mode="json")
+        return self.model_dump(mode="json") | self.as_found()
 
     def notes(self) -> list[str]:
         """Lines that the report must hold on the settings, such as a rule that is skipped."""
@@ -96,11 +122,11 @@ class FromFiles(Settings):
         """Files that a run fetches before it plans, since their content decides the output."""
         return []
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> Identity:
         """With digests of the files."""
         identity = super().identity()
         if files := self.resources():
-            identity["resources"] = [digest(self.label, file) for file in files]
+            identity.contents["resources"] = [digest(self.label, file) for file in files]
         return identity
 
 
@@ -288,12 +314,6 @@ class Prepared(Step):
         raise NotImplementedError
 
 
-def without(identity: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Return an identity without some settings."""
-    settings = {k: v for k, v in identity["settings"].items() if k not in names}
-    return identity | {"settings": settings}
-
-
 def open_in(step: Step, folder: Path) -> None:
     """Opens a step in a stage's folder."""
     if isinstance(step, Prepared):
@@ -359,13 +379,13 @@ class CorpusStep(Settings):
     def open(self) -> None:
         """Loads models and compiles patterns, once a worker, before the first batch."""
 
-    def sketch_identity(self) -> dict[str, Any]:
+    def sketch_identity(self) -> Identity:
         """The part of `identity()` that decides the sketches."""
-        return without(self.identity(), self.after_sketches)
+        return self.identity().without(self.after_sketches)
 
-    def folder_identity(self) -> dict[str, Any]:
+    def folder_identity(self) -> Identity:
         """The part of `identity()` that decides the content of the step's own folder."""
-        return without(self.identity(), self.after_folder)
+        return self.identity().without(self.after_folder)
 
     def comparable(self) -> dict[str, Any] | None:
         """The settings that this step and the index of an earlier run must share. None: the step
@@ -409,7 +429,8 @@ class ProductContext:
     corpus: Callable[..., Iterator[pa.RecordBatch]]
     call_apart: CallApart
     inputs: dict[str, Path] = field(default_factory=dict)  # earlier products: kind -> folder
-    progress: Callable[[dict[str, Any]], None] = lambda event: None
+    # How many units of its work are done, a note, and the seconds that are left.
+    progress: Callable[[int, str, float | None], None] = lambda done, note, left: None
     say: Callable[[str], None] = lambda line: None  # prints a line for the user
     workers: int = 1
     beside: bool = False  # whether steps on documents have left OUT/corpus
@@ -439,7 +460,7 @@ class Product(Settings):
         """Sets how documents are read that the settings name."""
         self._read = read
 
-    def lineage(self) -> dict[str, Any] | None:
+    def lineage(self) -> Identity | None:
         """The part of `identity()` that must be equal for a product in OUT to go on from the files
         there, unfinished or made under other settings. None: all of it."""
         return None

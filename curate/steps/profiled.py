@@ -19,7 +19,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, ValidationError, mode
 
 from curate.documents.documents import Documents
 from curate.documents.limits import Langs, Limit, decide
-from curate.steps.contracts import FromFiles, Step
+from curate.steps.contracts import FromFiles, Identity, Step
 from curate.text import languages
 from curate.text.languages import Chosen, Profile, effective
 from llmcurate.base.errors import UsageError
@@ -101,24 +101,22 @@ class Profiled(FromFiles):
     @cached_property
     def adapted(self) -> dict[str, Self]:
         """The step as it is for each profile that changes a setting, by code."""
-        return {
-            profile.code: self.model_copy(update=changes, deep=False)
-            for profile in self.chosen.profiles
-            if (changes := self._changes(profile))
-        }
+        steps = {profile.code: self._for(profile) for profile in self.chosen.profiles}
+        return {code: step for code, step in steps.items() if step is not self}
 
-    def _changes(self, profile: Profile) -> dict[str, Any]:
-        """The settings that a profile changes, checked as the recipe's are."""
+    def _for(self, profile: Profile) -> Self:
+        """The step with the settings that a profile changes, checked as the recipe's are."""
         profile_limits = profile.limits.get(self.name, {})
         changes = {k: v for k, v in profile_limits.items() if k not in self.model_fields_set}
         if not changes:
-            return {}
+            return self
         try:
             checked = type(self).model_validate({**changes, "profile": languages.NONE})
         except ValidationError as error:
             said = problem(error, lambda name: f"{self.name}.{name}")
             raise UsageError(f"profile {profile.name}: {said}") from None
-        return {name: getattr(checked, name) for name in changes}
+        changed = {name: getattr(checked, name) for name in changes}
+        return self.model_copy(update=changed, deep=False)
 
     @model_serializer(mode="wrap")
     def _without_what_profiles_decide(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -134,12 +132,12 @@ class Profiled(FromFiles):
         changed = {k for p in chosen for k in p.limits.get(self.name, {})}
         return {k: v for k, v in values.items() if k not in changed - self.model_fields_set}
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> Identity:
         """With the profiles as they are, so that other figures are another stage."""
         self.adapted  # noqa: B018 - a profile's mistakes are found when the run is planned
         facts = super().identity()
         if used := self.chosen.profiles:
-            facts["profiles"] = {p.code: p.digest for p in used}
+            facts.contents["profiles"] = {p.code: p.digest for p in used}
         return facts
 
     def resources(self) -> list[str]:
@@ -178,13 +176,13 @@ class WordCounting(Profiled, Step):
         unspaced = [p.code for p in self.chosen.profiles if p.clusters]
         return effective(self.words, unspaced) if unspaced else self.words
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> Identity:
         facts = super().identity()
-        facts["settings"] |= {"words": self.effective_words}
+        facts.settings |= {"words": self.effective_words}
         return facts
 
-    def resolved(self) -> dict[str, Any]:
-        return super().resolved() | {"words": self.effective_words}
+    def as_found(self) -> dict[str, str]:
+        return super().as_found() | {"words": self.effective_words}
 
     def parts(self, docs: Documents) -> Iterator[tuple[Profile | None, Self, np.ndarray]]:
         for profile, step, mask in super().parts(docs):

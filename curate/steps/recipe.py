@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, get_args, get_origin
 
 import yaml
@@ -88,14 +87,18 @@ class Recipe:
 
     def resolved(self) -> dict[str, Any]:
         """All settings, defaults included, in the form that `parse` reads."""
-        return self._dump(lambda step: {step.name: step.resolved()}, given_alone=False)
+        return self._dump()
 
-    def _dump(self, entry: Callable[[Settings], Any], given_alone: bool) -> dict[str, Any]:
+    def _dump(self, given_alone: bool = False) -> dict[str, Any]:
+        """given_alone: without defaults, as a recipe is written by hand."""
         steps: list[Any] = []
         for i, step in enumerate(self.steps):
             if i in self.cuts:
                 steps.append(CUT)
-            steps.append(entry(step))
+            settings = (
+                step.model_dump(mode="json", exclude_unset=True) if given_alone else step.resolved()
+            )
+            steps.append({step.name: settings} if settings or not given_alone else step.name)
         head = {"name": self.name, "description": self.description, "paper": self.paper}
         if not self.paper:
             del head["paper"]
@@ -106,7 +109,7 @@ class Recipe:
         return {**head, **inputs, "read": read, "steps": steps}
 
     def __str__(self) -> str:
-        data = self._dump(_entry_given, given_alone=True)
+        data = self._dump(given_alone=True)
         kept = {key: value for key, value in data.items() if value or key == "steps"}
         return yaml.safe_dump(
             kept, sort_keys=False, allow_unicode=True, default_flow_style=None, width=100
@@ -116,7 +119,7 @@ class Recipe:
 
     def digest(self) -> str:
         """A hash of everything that decides the output."""
-        parts = [s.identity() for s in self.steps]
+        parts = [s.identity().values for s in self.steps]
         return text_digest(json.dumps([parts, self.read.identity(), sorted(self.cuts)]))
 
     def reading(self, **settings: Any) -> Recipe:
@@ -129,12 +132,6 @@ class Recipe:
             stated["columns"] = {**self.read.columns, **stated["columns"]}
         given = {name: f"--{name.replace('_', '-')} {value}" for name, value in stated.items()}
         return replace(self, read=Entry("read", {**before, **stated}, given=given).parsed())
-
-
-def _entry_given(step: Settings) -> object:
-    """A step of a recipe as it is written by hand: without defaults."""
-    settings = step.model_dump(mode="json", exclude_unset=True)
-    return {step.name: settings} if settings else step.name
 
 
 @dataclass(frozen=True)
@@ -348,12 +345,12 @@ def compose(
     name: str,
     chosen: Iterable[tuple[str, Mapping[str, Any]]],
     sets: tuple[str | Change, ...] = (),
-    reading: Mapping[str, Any] = MappingProxyType({}),
+    **reading: Any,
 ) -> Recipe:
     """A recipe of the chosen steps, as commands of one or a few steps are. reading: settings of
     `read`."""
     entries = [Entry(step, dict(settings)) for step, settings in chosen]
-    read = Entry("read", dict(reading))
+    read = Entry("read", reading)
     for entry in entries:
         if entry.name != CUT:
             step_class(entry.section)

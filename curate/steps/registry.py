@@ -209,9 +209,9 @@ def _with_source(step: str, model: Any) -> dict[str, Any]:
     return {"$comment": " ".join([digest, *modules]), **definition}
 
 
-def settings_of(step: str) -> dict[str, dict[str, Any]]:
-    """The settings of a step: schema of each, by name."""
-    return dict(definition_of(step)["properties"])
+def settings_of(step: str) -> list[str]:
+    """The names of the settings of a step."""
+    return [*definition_of(step)["properties"]]
 
 
 def summary_of(step: str) -> str:
@@ -272,7 +272,10 @@ def class_schema(model: Any) -> dict[str, Any]:
         definition.pop("title", None)
         for field in definition.get("properties", {}).values():
             field.pop("title", None)
-            _plain_limits(field)
+            for part in (field, *field.get("anyOf", ())):  # whole numbers without `.0`
+                for key in LIMITS:
+                    if isinstance(part.get(key), float) and part[key].is_integer():
+                        part[key] = int(part[key])
             for kind in field.get("anyOf", ()):
                 if kind.get("type") == "string" and "enum" in field:
                     kind["enum"] = field.pop("enum")
@@ -281,26 +284,14 @@ def class_schema(model: Any) -> dict[str, Any]:
         schema["paper"] = paper
     for name, field in schema.get("properties", {}).items():
         if _read_from_text(model, name):
-            _allow_text(field)
+            if field.get("type") == "array":
+                moved = [key for key in ("type", "items", "minItems") if key in field]
+                field["anyOf"] = [{key: field.pop(key) for key in moved}]
+            kinds = field.get("anyOf", [])
+            if any(kind.get("type") == "array" for kind in kinds):
+                kinds.insert(0, {"type": "string"})
         field.setdefault("description", "")
     return schema
-
-
-def _plain_limits(field: dict[str, Any]) -> None:
-    """Writes limits that are whole numbers without `.0`."""
-    for part in (field, *field.get("anyOf", ())):
-        for key in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"):
-            if isinstance(part.get(key), float) and part[key].is_integer():
-                part[key] = int(part[key])
-
-
-def _allow_text(field: dict[str, Any]) -> None:
-    """Lets a field that is a list, or may be one, also be a text."""
-    if field.get("type") == "array":
-        field["anyOf"] = [{k: field.pop(k) for k in ("type", "items", "minItems") if k in field}]
-    kinds = field.get("anyOf", [])
-    if any(kind.get("type") == "array" for kind in kinds):
-        kinds.insert(0, {"type": "string"})
 
 
 def _read_from_text(model: Any, name: str) -> bool:

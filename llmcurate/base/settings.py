@@ -228,13 +228,13 @@ def unflat(values: dict[str, Any]) -> dict[str, Any]:
 
 def flat(values: dict[str, Any], above: str = "") -> dict[str, Any]:
     """Objects in objects as dotted names."""
-    below: dict[str, Any] = {}
-    for name, value in values.items():
-        if isinstance(value, dict) and value:
-            below |= flat(value, f"{above}{name}.")
-        else:
-            below[f"{above}{name}"] = value
-    return below
+    parts = (
+        flat(value, f"{above}{name}.")
+        if isinstance(value, dict) and value
+        else {above + name: value}
+        for name, value in values.items()
+    )
+    return {dotted: value for part in parts for dotted, value in part.items()}
 
 
 def _put(kind: Any, values: Any, names: list[str], value: Any, whole: tuple[str, str]) -> None:

@@ -114,7 +114,7 @@ def test_a_damaged_ngram_model_scores_or_is_one_line(ngrams: Path, name: str, se
 
     def score() -> None:
         if name.endswith(".arpa"):
-            model = NgramModel(read_arpa(path, "plain", "whitespace", b"", {}), path)
+            model = NgramModel(read_arpa(path, "plain", "whitespace", b""), path)
         else:
             model = NgramModel.open(path)
         assert len(model.perplexity(pa.array(TEXTS, pa.large_string()))) == len(TEXTS)

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from curate.cli.app import invoke
+from llmcurate.base.messages import json_values
 from train.__main__ import _say_notice, main
 from train.config import TrainConfig
 from train.loop.forecast import forecast
@@ -42,7 +43,7 @@ def test_a_dry_run_says_what_the_command_says(dry_run, shard_folder, tmp_path, c
 
 def test_a_dry_run_as_json_has_the_figures(dry_run, shard_folder, tmp_path):
     figures = forecast(shard_folder, tmp_path / "out", train=TrainConfig(steps=6))
-    assert json.loads(dry_run("--json")[1]) == json.loads(json.dumps(figures))
+    assert json.loads(dry_run("--json")[1]) == json.loads(json.dumps(json_values(figures)))
 
 
 def test_a_dry_run_is_of_the_processes_that_were_started_and_the_first_says_it(

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from train.config import TrainConfig
-from train.lab.model import latent
+from train.lab.model import heads, latent
+from train.lab.objectives import labels, masked
 from train.lab.scaling import laws
-from train.model import heads
 from train.model.config import gated_width
 from train.model.position_settings import Rope, RopeScaling
 from train.model.presets import preset
@@ -25,7 +25,6 @@ from train.objective_settings import (
     Spans,
     Ul2,
 )
-from train.objectives import labels, masked
 from train.optim import optimizers
 
 PRINTED = {

@@ -75,13 +75,12 @@ class ConvertedCard(Card):
 
     def json(self) -> dict[str, Any]:
         """With GGUF's terms in their place; a pattern is one of ranks, known by a name or not."""
-        values: dict[str, Any] = {}
-        for name, value in super().json().items():
-            if name == "terms":
-                values |= value
-            elif name != "pattern" or self.pat_str is not None:
-                values[name] = value
-        return values
+        return {
+            name: value
+            for field, whole in super().json().items()
+            if field != "pattern" or self.pat_str is not None
+            for name, value in (whole if field == "terms" else {field: whole}).items()
+        }
 
 
 def convert(

@@ -64,11 +64,6 @@ def merges_of(model: Model) -> Merges:
     return Merges(tokens, rows, ids, parted)
 
 
-def symbols_of(model: Model) -> dict[bytes, int]:
-    """User-defined symbols, as normalised text has them, and their ids."""
-    return {text.encode(): k for text, k in pieces_of(model, (USER_DEFINED,)).items()}
-
-
 _GRAIN = 64  # scores in whole 1/64 have sums without rounding errors below RESET
 _MOST_NESTED = 64  # user-defined symbols that begin with one another; the library looks no further
 
@@ -160,7 +155,9 @@ def _kernel(model: Model) -> Encode:
 
 
 def _bpe(model: Model, fallback: Fallback) -> Encode:
-    merges, symbols = merges_of(model), symbols_of(model)
+    # User-defined symbols, as normalised text has them, and their ids.
+    symbols = {text.encode(): k for text, k in pieces_of(model, (USER_DEFINED,)).items()}
+    merges = merges_of(model)
     bpe, symbol_table = make_char_bpe(merges), make_symbols(symbols)
     borders = crossings([*merges.tokens, *(symbol.decode() for symbol in symbols)])
     width = 1 if " " in merges.ids or not len(fallback.bytes) else 3

@@ -205,7 +205,9 @@ def _pieces(form: Pieces) -> dict[str, Value]:
         raise CannotHold("two of its pieces are spelled alike")
     texts, scores, types = (list(column) for column in zip(*form.pieces, strict=True))
     # llama.cpp looks for these in the text before it writes its spaces as U+2581.
-    texts = [_spaced(text, kind) for text, _, kind in form.pieces]
+    texts = [
+        text.replace(SPACE, " ") if kind == USER_DEFINED else text for text, _, kind in form.pieces
+    ]
     metadata = {
         **_head("t5" if unigram else "llama", texts, types),
         f"{_PREFIX}scores": scores,
@@ -223,10 +225,6 @@ def _pieces(form: Pieces) -> dict[str, Value]:
         if 0 <= number < len(texts):
             metadata[f"{_PREFIX}{role}_token_id"] = number
     return metadata
-
-
-def _spaced(text: str, kind: int) -> str:
-    return text.replace(SPACE, " ") if kind == USER_DEFINED else text
 
 
 def from_metadata(values: dict[str, Value]) -> Form:

@@ -250,12 +250,12 @@ _ROLES = {
 }
 
 
-def special_tokens_map(special: list[str], end_of_text: str) -> dict[str, Any]:
+def _special_tokens_map(special: list[str], end_of_text: str) -> dict[str, str | list[str]]:
     """special_tokens_map.json: roles, and the tokens that have none.
 
     special: all special tokens in order of their ids.
     """
-    roles: dict[str, Any] = {"eos_token": end_of_text}
+    roles: dict[str, str | list[str]] = {"eos_token": end_of_text}
     for role, spellings in _ROLES.items():
         for token in special:
             if token in spellings and role not in roles:
@@ -264,10 +264,13 @@ def special_tokens_map(special: list[str], end_of_text: str) -> dict[str, Any]:
     return roles | ({"additional_special_tokens": others} if others else {})
 
 
-def tokenizer_config(tokenizer: Tokenizer, end_of_text: str) -> dict[str, Any]:
-    """tokenizer_config.json, as PreTrainedTokenizerFast reads it.
+def write_transformers(
+    folder: Path, tokenizer: Tokenizer, end: str | None, chat_template: str | None = None
+) -> None:
+    """tokenizer_config.json, as PreTrainedTokenizerFast reads it, and special_tokens_map.json.
 
-    Nothing is cleaned up after decoding, so that text comes back as it was.
+    end: of text, None where there is none. Nothing is cleaned up after decoding, so that text
+    comes back as it was.
     """
     added = sorted(tokenizer.get_added_tokens_decoder().items())
     decoder = {
@@ -281,25 +284,16 @@ def tokenizer_config(tokenizer: Tokenizer, end_of_text: str) -> dict[str, Any]:
         }
         for number, token in added
     }
-    special = [token.content for _, token in added if token.special]
-    return {
+    roles = _special_tokens_map([token.content for _, token in added if token.special], end or "")
+    if not end:
+        del roles["eos_token"]
+    config = {
         "added_tokens_decoder": decoder,
-        **special_tokens_map(special, end_of_text),
+        **roles,
         "clean_up_tokenization_spaces": False,
         "model_max_length": int(1e30),  # transformers' "no limit"
         "tokenizer_class": "PreTrainedTokenizerFast",
+        **({} if chat_template is None else {"chat_template": chat_template}),
     }
-
-
-def write_transformers(folder: Path, tokenizer: Tokenizer, end: str | None) -> None:
-    """tokenizer_config.json and special_tokens_map.json; end: of text, None where there is none."""
-    config = tokenizer_config(tokenizer, end or "")
-    special = [
-        t.content for _, t in sorted(tokenizer.get_added_tokens_decoder().items()) if t.special
-    ]
-    roles = special_tokens_map(special, end or "")
-    for table in (config, roles):
-        if not end:
-            del table["eos_token"]
     write_atomic(folder / "tokenizer_config.json", encode_json(config))
     write_atomic(folder / "special_tokens_map.json", encode_json(roles))

@@ -529,7 +529,7 @@ def text_scripts(texts: list[str]) -> np.ndarray:
 
 def by_script(
     candidate: Candidate, labels: np.ndarray, counts: np.ndarray, sizes: np.ndarray
-) -> list[dict[str, Any]]:
+) -> list[dict[str, int | str]]:
     """Of each script the tokens of the vocabulary, how many texts use, how often, and the bytes of
     text that they stand for; those of the most tokens first.
 
@@ -547,8 +547,7 @@ def by_script(
         name: np.bincount(labels, values, len(LABELS)).astype(np.int64)
         for name, values in columns.items()
     }
-    rows = [
-        {"label": LABELS[k], **{name: int(values[k]) for name, values in sums.items()}}
-        for k in np.flatnonzero(sums["vocab"])
+    met = sorted(np.flatnonzero(sums["vocab"]), key=lambda k: (-sums["vocab"][k], LABELS[k]))
+    return [
+        {"label": LABELS[k], **{name: int(values[k]) for name, values in sums.items()}} for k in met
     ]
-    return sorted(rows, key=lambda row: (-row["vocab"], row["label"]))

@@ -122,32 +122,6 @@ def gini(values: Sequence[float]) -> float | None:
     return sum((2 * position - count - 1) * value for position, value in ordered) / (count * total)
 
 
-def add_gini(result: dict[str, Any], others: str) -> None:
-    """Puts `gini_a_byte`, `_character` and `_text` into a `Tally.result`: over its languages, each
-    once however much text it has, of the tokens that a unit takes. others: the label that stands
-    for many."""
-    rows = [row for row in result.get("lang", ()) if row["label"] != others]
-    for unit in UNITS:
-        costs = [row[f"tokens_a_{unit}"] for row in rows]
-        result[f"gini_a_{unit}"] = gini([cost for cost in costs if cost is not None])
-
-
-def add_lengths(results: list[dict[str, Any]], baseline: int, groups: Sequence[str]) -> None:
-    """Puts `nsl` into every result and its rows by group: its tokens over the baseline's on the
-    same texts (normalised sequence length, Dagan et al. 2024). baseline: the number of a result."""
-    baseline_result = results[baseline]
-    for result in results:
-        result["nsl"] = _length_ratio(result, baseline_result)
-        for name in groups:
-            by_label = {row["label"]: row for row in baseline_result[name]}
-            for row in result[name]:
-                row["nsl"] = _length_ratio(row, by_label[row["label"]])
-
-
-def _length_ratio(row: dict[str, Any], baseline_row: dict[str, Any]) -> float | None:
-    return row["tokens"] / baseline_row["tokens"] if baseline_row["tokens"] else None
-
-
 PAGE = 1800  # characters of a standard page
 
 
@@ -272,9 +246,18 @@ def compare(
                 shown.append({"cut": len(text) > EXCERPT, "pieces": cut})
     results = [tally.result() for tally in tallies]
     for result in results:
-        add_gini(result, OTHERS)
-    if baseline is not None:
-        add_lengths(results, baseline, groups)
+        # Over languages, each once however much text it has.
+        rows = [row for row in result.get("lang", ()) if row["label"] != OTHERS]
+        for unit in UNITS:
+            costs = [row[f"tokens_a_{unit}"] for row in rows]
+            result[f"gini_a_{unit}"] = gini([cost for cost in costs if cost is not None])
+    if baseline is not None:  # normalised sequence length, Dagan et al. 2024
+        usual = {name: {row["label"]: row for row in results[baseline][name]} for name in groups}
+        for result in results:
+            pairs = [(result, results[baseline])]
+            pairs += [(row, usual[name][row["label"]]) for name in groups for row in result[name]]
+            for mine, other in pairs:
+                mine["nsl"] = mine["tokens"] / other["tokens"] if other["tokens"] else None
     add_costs(results, groups, price, context)
     if lexicon:
         for result, tally in zip(results, tallies, strict=True):

@@ -184,8 +184,8 @@ class Texts:
         )
 
 
-def cost(candidate: Candidate, texts: Texts) -> dict[str, Any]:
-    """The figures of one batch, as of `Tally.result`, without what examines the vocabulary or
+def cost(candidate: Candidate, texts: Texts) -> tuple[dict[str, int], dict[str, float | None]]:
+    """(counts, ratios) of one batch, as of `Tally.result`, without what examines the vocabulary or
     decodes: no unknown tokens, parts of characters or lost texts are counted."""
     ids, sizes = candidate.encode(texts.data, texts.offsets)
     spans = candidate.spans(texts.data, texts.offsets, ids, sizes)
@@ -299,7 +299,8 @@ class Tally:
         numbers = number_cuts(candidate)
         usable = [n for n in candidate.tokens if n not in candidate.special]
         used = int((self.counts > 0).sum())
-        megabytes = int(self._all[1]) / 1e6
+        counts, ratios = _figures(self._all)
+        megabytes = counts["bytes"] / 1e6
         speeds = {
             f"{task}_mb_per_cpu_second": megabytes / seconds if seconds > 0 else None
             for task, seconds in self._seconds.items()
@@ -309,7 +310,8 @@ class Tally:
             "engine": candidate.engine,
             "vocab": len(candidate.tokens),
             "special": len(candidate.special),
-            **_figures(self._all),
+            **counts,
+            **ratios,
             "renyi_efficiency": renyi_efficiency(self.counts, len(candidate.tokens)),
             "renyi_efficiency_of_used": renyi_efficiency(self.counts, used),
             "used": used,
@@ -325,19 +327,21 @@ class Tally:
             **{name: self._group(name) for name in self._groups},
         }
 
-    def _group(self, name: str) -> list[dict[str, Any]]:
+    def _group(self, name: str) -> list[dict[str, str | float | None]]:
         """Rows by label, those of the most bytes first, each against the pivot where it is
         there."""
         sums = self._groups[name]
-        rows = [{"label": label, **_figures(row)} for label, row in sums.items()]
-        rows.sort(key=lambda row: (-row["bytes"], row["label"]))
-        pivot = next((row for row in rows if row["label"] in self._pivot), None)
-        if pivot and name == "lang":
-            for row in rows:
-                for unit in ("byte", "character", "text"):
-                    row[f"premium_a_{unit}"] = _ratio(
-                        row[f"tokens_a_{unit}"], pivot[f"tokens_a_{unit}"]
-                    )
+        by_bytes = sorted(sums, key=lambda label: (-sums[label][_COUNTED.index("bytes")], label))
+        figures = {label: _figures(sums[label]) for label in by_bytes}
+        pivot = next((figures[label][1] for label in by_bytes if label in self._pivot), None)
+        units = ("byte", "character", "text") if pivot and name == "lang" else ()
+        rows = []
+        for label, (counts, ratios) in figures.items():
+            row: dict[str, str | float | None] = {"label": label, **counts, **ratios}
+            for unit in units:
+                cost = f"tokens_a_{unit}"
+                row[f"premium_a_{unit}"] = _ratio(ratios[cost], (pivot or {})[cost])
+            rows.append(row)
         return rows
 
 
@@ -375,7 +379,6 @@ def _counts_before(marks: np.ndarray) -> np.ndarray:
 
 
 def _difference(first: str, second: str) -> int:
-    """The first character in which two texts differ."""
     for at, (a, b) in enumerate(zip(first, second, strict=False)):
         if a != b:
             return at
@@ -391,13 +394,13 @@ def _ratio(part: float | None, whole: float | None) -> float | None:
     return part / whole if part is not None and whole else None
 
 
-def _figures(sums: np.ndarray) -> dict[str, Any]:
+def _figures(sums: np.ndarray) -> tuple[dict[str, int], dict[str, float | None]]:
+    """(counts, ratios of these), by name."""
     figures = dict(zip(_COUNTED, sums.tolist(), strict=True))
     tokens = figures["tokens"]
     gold, kept = figures["word_boundaries"], figures["kept_boundaries"]
     within = figures["boundaries_within"]
-    return {
-        **figures,
+    return figures, {
         "bytes_a_token": _ratio(figures["bytes"], tokens),
         "characters_a_token": _ratio(figures["characters"], tokens),
         "tokens_a_byte": _ratio(tokens, figures["bytes"]),

@@ -120,8 +120,6 @@ _MOST_HEADER = 100 << 20  # as the library's own limit
 
 @dataclass(frozen=True)
 class _Tensor:
-    """An entry of the header."""
-
     dtype: str
     shape: list[int]
     data_offsets: list[int]
@@ -283,7 +281,8 @@ def read_tables(path: Path, names: Sequence[str], vocabulary: int) -> list[Table
     else:
         chosen = []
         for role, ends in (("input", INPUT), ("output", OUTPUT)):
-            fit = [n for n in checkpoint.names if n.endswith(ends) and _is_name(n, ends)]
+            # The ending is the whole of a name's last parts: not `overhead.weight`.
+            fit = [n for n in checkpoint.names if f".{n}".endswith(tuple(f".{e}" for e in ends))]
             if len(fit) > 1:
                 raise UsageError(
                     f"{path}: {' and '.join(fit)} may be {role} embeddings: name them (--tensor)"
@@ -302,11 +301,6 @@ def read_tables(path: Path, names: Sequence[str], vocabulary: int) -> list[Table
                 f" {vocabulary - 1:,}: it is of another tokenizer"
             )
     return tables
-
-
-def _is_name(name: str, ends: tuple[str, ...]) -> bool:
-    """Whether one of the endings is the whole of a name's last parts: not `overhead.weight`."""
-    return any(name == end or name.endswith(f".{end}") for end in ends)
 
 
 def are_tied(tables: Sequence[Table]) -> bool:

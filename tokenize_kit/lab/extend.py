@@ -62,7 +62,9 @@ def extend(
     if isinstance(original.form, ByteBpe):
         addition = _learn_bytes(original, original.form, held.split(batches), tokens, least)
     elif isinstance(original.form, CharBpe):
-        addition = _learn_characters(original, original.form, held.split(batches), tokens, least)
+        texts, words = held.split(batches), original.words()
+        new, merges, parts = learn_character_tokens(original.form, words, texts, tokens, least)
+        addition = Addition(new, parts, merges)
     else:
         pieces = learn_pieces(original.form, held.split(batches), tokens)
         addition = Addition(
@@ -175,11 +177,4 @@ def _learn_bytes(
     new, merges = learn_byte_tokens(form, plan, _batches(texts), tokens, least)
     ids, sizes = pieces_of(plan, *pack(new))
     parts = [part.tolist() for part in np.split(ids, np.cumsum(sizes)[:-1])] if new else []
-    return Addition(new, parts, merges)
-
-
-def _learn_characters(
-    original: Original, form: CharBpe, texts: Iterable[str], tokens: int, least: int
-) -> Addition:
-    new, merges, parts = learn_character_tokens(form, original.words(), texts, tokens, least)
     return Addition(new, parts, merges)

@@ -258,7 +258,6 @@ def prune(
 
 
 def _own_texts(original: Original) -> Iterator[Buffers]:
-    """Hard texts, and those of all tokens."""
     own = [token.decode("utf-8", "ignore") for token in token_texts(original.form)]
     yield pack_texts([text for text in (*HARD_TEXTS, *SCRIPTS, *own) if text])
 

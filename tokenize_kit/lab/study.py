@@ -9,10 +9,12 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from llmcurate.base.errors import UsageError
+from llmcurate.base.messages import json_values
 from tokenize_kit.encode.parts import pack
 from tokenize_kit.judge.candidate import Json
 from tokenize_kit.judge.tally import Texts, cost
@@ -30,7 +32,22 @@ from tokenize_kit.pattern.named import Digits, pattern_with
 HELD_OUT = 0.1  # of the texts, by hash: what is learned by heart is no measure
 MOST_HELD = 16 << 20  # bytes of texts that are measured; the rest is learned from
 _BYTES = 256
-FIGURES = ("bytes_a_token", "fertility", "whole_share", "cluster_cut_share", "boundary_f1")
+
+
+@dataclass(frozen=True)
+class Row:
+    """The figures of one vocabulary. saved: None of the first."""
+
+    asked: int
+    vocab: int
+    tokens: int
+    bytes_a_token: float | None
+    fertility: float | None
+    whole_share: float | None
+    cluster_cut_share: float | None
+    boundary_f1: float | None
+    embedding_parameters: int
+    saved: float | None
 
 
 class HeldOut:
@@ -67,7 +84,7 @@ def study(
     """Byte-level BPE of each size, learned from nine tenths of the texts, measured on the others.
 
     sizes: vocabularies, special tokens included; width: of the model's embedding; segmentation: how
-    words of scripts without spaces are known. `rows` by size: FIGURES, `embedding_parameters`
+    words of scripts without spaces are known. `rows` by size: `Row`, with `embedding_parameters`
     (vocabulary x width), and `saved`, the share of tokens that a doubling of the vocabulary saves
     on the way from the row before. Recommended is the last size on whose way every step saved
     `worth` or more. Raises LlmcurateError for sizes that are none, and for too few texts.
@@ -88,28 +105,32 @@ def study(
     raw = held.texts
     data, offsets = pack(raw)
     held_out = Texts.of(data, offsets, segmentation)
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     for size in ascending:
         tokens = size - len(special_tokens)
-        if rows and rows[-1]["vocab"] < rows[-1]["asked"]:
+        if rows and rows[-1].vocab < rows[-1].asked:
             break  # the corpus has no more
         some = build_tokenizer(*first_merges(names, merges, tokens), special_tokens, (), parts)
-        figures = cost(Json(some, Path()), held_out)
-        vocab = min(size, len(names) + len(special_tokens))
-        total = figures["tokens"]
+        counts, ratios = cost(Json(some, Path()), held_out)
+        vocab, tokens = min(size, len(names) + len(special_tokens)), counts["tokens"]
+        saved = _saved(rows[-1], vocab, tokens) if rows else None
         rows.append(
-            {
-                "asked": size,
-                "vocab": vocab,
-                "tokens": total,
-                **{name: figures[name] for name in FIGURES},
-                "embedding_parameters": vocab * width,
-                "saved": _saved(rows[-1], vocab, total) if rows else None,
-            }
+            Row(
+                size,
+                vocab,
+                tokens,
+                ratios["bytes_a_token"],
+                ratios["fertility"],
+                ratios["whole_share"],
+                ratios["cluster_cut_share"],
+                ratios["boundary_f1"],
+                vocab * width,
+                saved,
+            )
         )
     best = rows[0]
-    for row in rows[1:]:
-        if row["saved"] < worth:
+    for row in rows:
+        if row.saved is not None and row.saved < worth:
             break
         best = row
     return {
@@ -118,14 +139,14 @@ def study(
         "measured_bytes": len(data),
         "width": width,
         "worth": worth,
-        "rows": rows,
-        "recommended": best["vocab"],
+        "rows": json_values(rows),
+        "recommended": best.vocab,
         "beyond": best is rows[-1],  # no step was too small: a larger one may be worth it too
     }
 
 
-def _saved(before: dict[str, Any], vocab: int, tokens: int) -> float:
+def _saved(before: Row, vocab: int, tokens: int) -> float:
     """Share of tokens saved by a doubling of the vocabulary, at the pace of this step."""
-    if vocab == before["vocab"]:
+    if vocab == before.vocab:
         return 0.0
-    return 1 - (tokens / before["tokens"]) ** (1 / math.log2(vocab / before["vocab"]))
+    return 1 - (tokens / before.tokens) ** (1 / math.log2(vocab / before.vocab))

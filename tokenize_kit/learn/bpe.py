@@ -379,12 +379,6 @@ def number_words(words: CharacterWords, kept: Sequence[str]) -> Words:
     )
 
 
-def character_numbers(tokens: Iterable[str], kept: Sequence[str]) -> list[list[int]]:
-    """Tokens as numbers of characters; those with a character that is not kept are left out."""
-    numbers = {character: k for k, character in enumerate(kept)}
-    return [[numbers[c] for c in token] for token in tokens if set(token) <= numbers.keys()]
-
-
 def train_char_bpe(
     documents: Iterable[tuple[str, int]],
     options: TrainingOptions,
@@ -416,7 +410,9 @@ def train_char_bpe(
         if len(kept) not in learned:
             most = max(available_of[s] for s in options.sizes if len(chosen[s][0]) == len(kept))
             bases = sorted(kept)
-            banned = character_numbers([*options.banned, *BYTE_PIECES], bases)
+            numbers = {character: k for k, character in enumerate(bases)}
+            spelled = [t for t in (*options.banned, *BYTE_PIECES) if set(t) <= numbers.keys()]
+            banned = [[numbers[character] for character in token] for token in spelled]
             merges = learn_word_merges(number_words(words, bases), most, least, longest, banned)
             learned[len(kept)] = token_names(bases, merges), merges
         names, merges = learned[len(kept)]

@@ -96,7 +96,6 @@ class Mixture:
         return self.weights.scale if self.weights else 1
 
     def _values(self, batch: pa.RecordBatch) -> list[str]:
-        """The value of every document in the column that weights go by."""
         if self.column not in batch.schema.names:
             return [NO_VALUE] * batch.num_rows
         self._found_column = True

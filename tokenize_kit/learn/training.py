@@ -15,7 +15,6 @@ import xxhash
 from tokenizers import Tokenizer, normalizers
 
 from llmcurate.base.disk.files import write_atomic
-from llmcurate.base.disk.sealed_json import encode_json
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
 from tokenize_kit.card.figures import Measured, Sample, measure
@@ -25,8 +24,7 @@ from tokenize_kit.formats.json_forms import form_from_json
 from tokenize_kit.formats.tokenizer_json import (
     load_tokenizer,
     parts_of,
-    special_tokens_map,
-    tokenizer_config,
+    write_transformers,
 )
 from tokenize_kit.judge.compare import HARD_TEXTS, round_trip_failures
 from tokenize_kit.learn.bpe import Trained
@@ -303,8 +301,6 @@ def train_on_corpus(
 
 
 class _Training:
-    """A training under way."""
-
     def __init__(
         self, reading: Counted, options: TrainingOptions, mixture: Mixture | None = None
     ) -> None:
@@ -337,7 +333,6 @@ class _Training:
         return cards
 
     def _write(self, trained: Trained, folder: Path, size: int) -> TrainedCard:
-        """Writes the files of one size; its card."""
         tokenizer, options, reading = trained.tokenizer, self.options, self.reading
         if self.normal:
             spaces = tokenizer.normalizer
@@ -353,24 +348,17 @@ class _Training:
         figures = measure(file, reading.sample, "a sample of the training text", self.dictionary)
         checked, failures = self._round_trip(tokenizer, figures)
         merges = json.loads(data)["model"].get("merges")
-        pattern, by_pattern = options.cutting, not options.learner.splits_digits
+        algorithm = options.learner.title
+        if (begin := options.superwords) is not None:
+            algorithm = f"SuperBPE: byte-level BPE whose tokens span words from {begin} on"
+        pattern, single = options.cutting, options.learner.splits_digits
+        by_pattern = not single
         kept = options.learner.bytes_only and options.lossless  # it has no place for normal forms
         gguf_pattern = pattern.gguf if kept and by_pattern else None
         notes = [_gguf_note(options)] if by_pattern and not gguf_pattern else []
-        cut: dict[str, Any] = {}
-        if by_pattern:
-            cut = {
-                "pattern": options.pattern_name,
-                "pattern_source": pattern.source,
-                "forbidden": list(options.forbid),
-                "space_runs": options.space_runs,
-                "script_boundaries": options.script_boundaries,
-                "regex": list(pattern.parts),
-                "min_frequency": options.min_frequency,
-            }
         card = TrainedCard(
             file=file.name,
-            algorithm=_algorithm(options),
+            algorithm=algorithm,
             model=options.model,
             trainer="llmcurate",
             vocab_asked=size,
@@ -387,7 +375,7 @@ class _Training:
             longest_word=trained.longest_word,
             sample=self.mixture.sample() if self.mixture else None,
             mixture=self.mixture.mixture() if self.mixture else None,
-            digits=_digits(options),
+            digits=None if options.regex else "single" if single else options.cutting.digits,
             normalisation=options.normalise,
             space_token=options.space_token,
             lossless=options.lossless,
@@ -405,16 +393,17 @@ class _Training:
             gguf=_describe_gguf(folder, notes),
             tokenizer_sha256=_sha256(data),
             warnings=[*self._warnings(trained, size, actual - padding, figures), *failures],
-            **cut,
+            pattern=options.pattern_name if by_pattern else None,
+            pattern_source=pattern.source if by_pattern else None,
+            forbidden=list(options.forbid) if by_pattern else None,
+            space_runs=options.space_runs if by_pattern else None,
+            script_boundaries=options.script_boundaries if by_pattern else None,
+            regex=list(pattern.parts) if by_pattern else None,
+            min_frequency=options.min_frequency if by_pattern else None,
         )
         if trained.spm is not None:
             write_atomic(folder / "tokenizer.model", trained.spm)
-        roles = special_tokens_map(list(special), end_of_text)
-        write_atomic(folder / "special_tokens_map.json", encode_json(roles))
-        config = tokenizer_config(tokenizer, end_of_text)
-        if self.template is not None:
-            config["chat_template"] = self.template
-        write_atomic(folder / "tokenizer_config.json", encode_json(config))
+        write_transformers(folder, tokenizer, end_of_text, self.template)
         card.write(folder / "tokenizer_card.json")
         return card
 
@@ -457,12 +446,6 @@ class _Training:
         return checked, [f"does not round-trip: {text[:40]!r}" for text in failures]
 
 
-def _algorithm(options: TrainingOptions) -> str:
-    if options.superwords is not None:
-        return f"SuperBPE: byte-level BPE whose tokens span words from {options.superwords} on"
-    return options.learner.title
-
-
 def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
@@ -476,9 +459,3 @@ def _settings(options: TrainingOptions) -> dict[str, Setting]:
     """Every option as it was given, as JSON values; null: the default of the model or pattern."""
     settings = {name: v for name, v in asdict(options).items() if name not in _NOT_SETTINGS}
     return {name: list(v) if isinstance(v, tuple) else v for name, v in settings.items()}
-
-
-def _digits(options: TrainingOptions) -> str | None:
-    if options.regex:
-        return None
-    return "single" if options.learner.splits_digits else options.cutting.digits

@@ -69,12 +69,6 @@ def number_words(words: CharacterWords, kept: list[str]) -> tuple[Words, list[st
     return Words(symbols.astype(np.int32), sizes, words.counts[whole], len(bases)), bases
 
 
-def _vocabulary_spelling(name: str) -> str:
-    """A token as the vocabulary spells it."""
-    inner = name.replace(_WITHIN, "")
-    return PREFIX + inner if name.startswith(_WITHIN) else inner
-
-
 def train_wordpiece(
     documents: Iterable[tuple[str, int]],
     options: TrainingOptions,
@@ -101,7 +95,10 @@ def train_wordpiece(
             if set(spelled := [token[0], *(_WITHIN + c for c in token[1:])]) <= numbers.keys()
         ]
         merges = learn_word_merges(words, available, least, longest, banned)
-        names = [_vocabulary_spelling(name) for name in token_names(bases, merges)]
+        names = [
+            (PREFIX if name.startswith(_WITHIN) else "") + name.replace(_WITHIN, "")
+            for name in token_names(bases, merges)
+        ]
         last = options.padding[: -(len(first) + len(names)) % options.pad_to]
         tokenizer = _build([*first, *names, *last], first, last, parts)
         trained.append(Trained(tokenizer, False, len(kept), covered, len(merges), LONGEST_WORD))

@@ -264,14 +264,10 @@ PATTERNS: dict[str, Pattern] = {
 }
 
 
-def _superwords(digits: str) -> str:
-    return rf"{digits}|[^\r\n:\p{{N}}]+:*[\r\n]*|:+[\r\n]*|[\r\n]+"
-
-
 def superwords(digits: Digits) -> Pattern:
     """What is left of a pattern where tokens may span words: numbers stand apart, and a piece ends
     behind a colon and at the end of a line."""
-    cut = _whole(_superwords)
+    cut = _whole(lambda digits: rf"{digits}|[^\r\n:\p{{N}}]+:*[\r\n]*|:+[\r\n]*|[\r\n]+")
     parts = cut(RIGHT if digits == "triples-right" else _RULES[digits])
     return Pattern(parts, "Liu et al. 2025 (SuperBPE), and lines", digits, cut)
 

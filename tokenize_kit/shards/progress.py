@@ -20,6 +20,7 @@ from llmcurate.base.disk.files import sync_path, write_atomic
 from llmcurate.base.disk.sealed_json import encode_json, seal
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import LlmcurateError, RunFailed
+from llmcurate.base.messages import Message, encode, json_values
 
 NAME = "progress.json"
 SAVE_BYTES = 256 << 20  # of text between two saves, at least
@@ -27,7 +28,7 @@ _PART = 64  # and this part of all so far, so that saves of a huge corpus are so
 
 
 # Brings files to disk; (what to go on from, the files that it stands for).
-Checkpoint = Callable[[], tuple[dict[str, Any], list[Path]]]
+Checkpoint = Callable[[], tuple[Message, list[Path]]]
 
 
 @dataclass(frozen=True)
@@ -48,21 +49,21 @@ class InputChanged(Exception):
 
 class Progress:
     """position: where to resume; state: the states of the writers of files there, by their
-    names; undrawn: documents so far whose ids were to be drawn, and are the usual ones."""
+    names, as JSON; undrawn: documents so far whose ids were to be drawn, and are the usual ones."""
 
     def __init__(
         self,
         folder: Path,
-        identity: dict[str, Any],
+        identity: dict[str, str | float | None],
         say: Callable[[str], None] | None = None,
         save_bytes: int = SAVE_BYTES,
     ) -> None:
         """folder: of the files under way; emptied where it holds nothing to go on from. identity:
-        what the files depend on beside the documents, as JSON values."""
+        what the files depend on beside the documents."""
         self._save_bytes = save_bytes
-        self.folder, self._identity = folder, json.loads(json.dumps(identity))
+        self.folder, self._identity = folder, identity
         self.position = BEGIN
-        self.state: dict[str, Any] = {}
+        self.state: dict[str, bytes] = {}
         self._all = self._since = self.undrawn = 0
         self._hashed: dict[str, tuple[Any, int]] = {}  # files: the hash of so many bytes of each
         say = say or (lambda line: None)
@@ -101,6 +102,7 @@ class Progress:
                 if self._read(name, written[0]) != written:
                     return f"{name} of the run that was stopped is not what was written"
             state, read = saved["state"], int(saved["read"])
+            state = {writer: encode(values) for writer, values in state.items()}
             position = Position(int(saved["documents"]), str(saved["digest"]))
             undrawn = int(saved["undrawn"])
         except FileNotFoundError as error:
@@ -111,7 +113,7 @@ class Progress:
         self.position, self.state, self._all, self.undrawn = position, state, read, undrawn
         return ""
 
-    def _read(self, name: str, size: int) -> list[Any]:
+    def _read(self, name: str, size: int) -> list[int | str]:
         """[bytes, xxh3-128] of a file up to that size. Read is what was not at the last save."""
         hasher, first = self._hashed.get(name) or (xxhash.xxh3_128(), 0)
         with (self.folder / name).open("rb") as file:
@@ -127,8 +129,8 @@ class Progress:
         """So many bytes of text, up to that position, have been written; saves where it is time to,
         and at the last position, where there is as much as that in all.
 
-        files: brings what is written to disk and returns (a state, JSON values; the files that it
-        stands for), by a name under which `state` has it afterwards.
+        files: brings what is written to disk and returns (a state; the files that it stands for),
+        by a name under which `state` has it afterwards.
         """
         self._all += size
         self._since += size
@@ -138,10 +140,9 @@ class Progress:
             self._save(position, files)
 
     def _save(self, position: Position, files: dict[str, Checkpoint]) -> None:
-        state: dict[str, Any] = {}
-        written: dict[str, list[Any]] = {}
-        for writer, checkpoint in files.items():
-            state[writer], paths = checkpoint()
+        saved_as = {writer: checkpoint() for writer, checkpoint in files.items()}
+        written: dict[str, list[int | str]] = {}
+        for _, paths in saved_as.values():
             for path in paths:
                 name = path.relative_to(self.folder).as_posix()
                 written[name] = self._read(name, path.stat().st_size)
@@ -154,7 +155,7 @@ class Progress:
             "read": self._all,
             "undrawn": self.undrawn,
             "files": written,
-            "state": state,
+            "state": {writer: json_values(state) for writer, (state, _) in saved_as.items()},
         }
         write_atomic(self.folder / NAME, encode_json(seal(saved)))
         self._since = 0

@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 
 from llmcurate.base.disk.files import sync_path
 from llmcurate.base.errors import UsageError
+from llmcurate.base.messages import Message
 from tokenize_kit.files import open_at, sync_open
 
 DOCUMENTS = pa.schema(
@@ -111,7 +112,6 @@ Format = Literal["llmcurate", "megatron", "nanogpt", "olmo"]
 FORMATS: tuple[str, ...] = get_args(Format)
 _MEGATRON_UINT16 = 65_500  # vocabularies below it take uint16 there, others int32
 _MEGATRON_CODES = {"int32": 4, "uint16": 8}
-_COUNTS = ("files", "documents", "tokens", "bytes", "loss_tokens")  # of a side
 # What a folder of shards may hold, in any format.
 PATTERNS = (
     "tokens-*.bin",
@@ -153,10 +153,31 @@ def megatron_index(lengths: np.ndarray, dtype: np.dtype[Any]) -> bytes:
     )
 
 
+@dataclass(frozen=True)
+class ShardState:
+    """What an open shard goes on from: its tokens, and the files of its table."""
+
+    tokens: int = 0
+    rows: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class SideState(Message):
+    """What a side goes on from: whole files, counts, the open shard and its number."""
+
+    files: list[str] = field(default_factory=list)
+    documents: int = 0
+    tokens: int = 0
+    bytes: int = 0
+    loss_tokens: int = 0
+    number: int = 0
+    shard: ShardState = field(default_factory=ShardState)
+
+
 class _Shard:
     """One open shard: tokens go to disk as they come, the table of documents stays in memory.
 
-    state: what `checkpoint` returned, to go on from there; rows: the folder for the table then.
+    before: what `checkpoint` returned, to go on from there; rows: the folder for the table then.
     """
 
     def __init__(
@@ -166,13 +187,12 @@ class _Shard:
         mask: str | None,
         rows: Path,
         dtype: np.dtype[Any],
-        state: dict[str, Any] | None = None,
+        before: ShardState,
     ) -> None:
         tokens, self.index, self.documents = names
         self.folder, self.rows = folder, rows
         self.names = [name for name in (*names, mask) if name]
-        before = state or {"tokens": 0, "rows": []}
-        self.tokens, self._saved = before["tokens"], list(before["rows"])
+        self.tokens, self._saved = before.tokens, list(before.rows)
         self.tables = [_read_rows(rows / name) for name in self._saved]
         self._new: list[pa.Table] = []
         self.file = open_at(folder / tokens, self.tokens * dtype.itemsize)
@@ -186,7 +206,7 @@ class _Shard:
         self.tables.append(table)
         self._new.append(table)
 
-    def checkpoint(self, side: str) -> tuple[dict[str, Any], list[Path]]:
+    def checkpoint(self, side: str) -> tuple[ShardState, list[Path]]:
         """(what to go on from, the files that it stands for), all of it on disk."""
         files = [file for file in (self.file, self.mask) if file is not None]
         for file in files:
@@ -199,7 +219,7 @@ class _Shard:
             self._saved.append(name)
             self._new = []
         paths = [*(Path(file.name) for file in files), *(self.rows / name for name in self._saved)]
-        return {"tokens": self.tokens, "rows": list(self._saved)}, paths
+        return ShardState(self.tokens, list(self._saved)), paths
 
     def close(self, form: str, dtype: np.dtype[Any]) -> None:
         self.file.close()
@@ -223,7 +243,7 @@ def _read_rows(path: Path) -> pa.Table:
 @dataclass
 class Side:
     """The shards of one side of the split; counts what it was given. masked: whether a file
-    beside each shard says which tokens count in training. rows: a folder for `checkpoint`; state:
+    beside each shard says which tokens count in training. rows: a folder for `checkpoint`; before:
     what that returned, to go on from there."""
 
     folder: Path
@@ -233,26 +253,17 @@ class Side:
     shard_tokens: int
     masked: bool
     rows: Path
-    state: InitVar[dict[str, Any] | None] = None
-    files: list[str] = field(default_factory=list)
-    documents: int = 0
-    tokens: int = 0
-    bytes: int = 0
-    loss_tokens: int = 0
+    before: InitVar[SideState]
 
-    def __post_init__(self, state: dict[str, Any] | None) -> None:
+    def __post_init__(self, before: SideState) -> None:
         self.folder.mkdir(exist_ok=True)
         self._closed: list[Path] = []  # since the last checkpoint
-        self._number = 0
-        if state is None:
-            self._shard = self._open()
-            return
-        for name in _COUNTS:
-            setattr(self, name, state[name])
-        self._number = state["number"]
-        self._shard = self._open(state["shard"])
+        self.files, self._number = list(before.files), before.number
+        self.documents, self.tokens = before.documents, before.tokens
+        self.bytes, self.loss_tokens = before.bytes, before.loss_tokens
+        self._shard = self._open(before.shard)
 
-    def _open(self, state: dict[str, Any] | None = None) -> _Shard:
+    def _open(self, before: ShardState) -> _Shard:
         number = f"{self._number:05d}"
         self._number += 1
         names: tuple[str, str | None, str]
@@ -264,20 +275,19 @@ class Side:
         else:
             names = (f"tokens-{number}.bin", f"tokens-{number}.idx", f"documents-{number}.parquet")
             mask = f"loss-{number}.mask" if self.masked else None
-        shard = _Shard(self.folder, names, mask, self.rows, self.dtype, state)
+        shard = _Shard(self.folder, names, mask, self.rows, self.dtype, before)
         self.files += shard.names
         return shard
 
-    def checkpoint(self) -> tuple[dict[str, Any], list[Path]]:
+    def checkpoint(self) -> tuple[SideState, list[Path]]:
         """(what to go on from, the files that it stands for), all of it on disk."""
         for path in self._closed:
             sync_path(path)
         self._closed = []
         shard, paths = self._shard.checkpoint(self.name)
-        open_names = len(self._shard.names)
-        whole = self.files[:-open_names]
-        counts = {name: getattr(self, name) for name in _COUNTS} | {"files": whole}
-        state = {**counts, "number": self._number - 1, "shard": shard}
+        whole = self.files[: -len(self._shard.names)]
+        counts = (self.documents, self.tokens, self.bytes, self.loss_tokens)
+        state = SideState(whole, *counts, self._number - 1, shard)
         return state, [*(self.folder / name for name in whole), *paths]
 
     def add(self, documents: Encoded) -> None:
@@ -294,7 +304,7 @@ class Side:
             if last <= first:
                 if self._shard.tokens:
                     self.close()
-                    self._shard = self._open()
+                    self._shard = self._open(ShardState())
                     continue
                 last = first + 1
             part = slice(before, int(ends[last - 1]))

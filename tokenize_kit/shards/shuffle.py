@@ -20,6 +20,7 @@ import pyarrow as pa
 import xxhash
 
 from llmcurate.base.disk.files import sync_path
+from llmcurate.base.messages import Message
 from tokenize_kit.files import open_at, sync_open
 from tokenize_kit.shards.shard_files import DOCUMENTS, Encoded, concatenate, gather
 
@@ -70,9 +71,17 @@ def _buckets(file: pa.ipc.RecordBatchFileReader) -> np.ndarray:
     return np.array(buckets, np.int64)
 
 
+@dataclass(frozen=True)
+class Spilled(Message):
+    """What a shuffle goes on from: tokens that were written, and files of tables."""
+
+    written: int = 0
+    tables: int = 0
+
+
 class Shuffle:
     """`add` documents, `close`, then read `documents` once. folder: an empty one, which the caller
-    removes, or that of `state`: what `checkpoint` returned, to go on from there. order: keys of
+    removes, or that of `before`: what `checkpoint` returned, to go on from there. order: keys of
     documents in place of those that the seed draws."""
 
     def __init__(
@@ -81,15 +90,15 @@ class Shuffle:
         seed: int,
         dtype: np.dtype,
         masked: bool = False,
-        state: dict[str, int] | None = None,
+        before: Spilled | None = None,
         run_tokens: int = RUN_TOKENS,
         order: Draws | None = None,
     ) -> None:
         self._run_tokens = run_tokens
         self.folder, self.seed, self.dtype, self.order = folder, seed, dtype, order
         folder.mkdir(exist_ok=True)
-        before = state or {"written": 0, "tables": 0}
-        self._written, self._closed = before["written"], before["tables"]
+        before = before or Spilled()
+        self._written, self._closed = before.written, before.tables
         self._tokens = open_at(folder / "tokens", self._written * dtype.itemsize)
         self._mask = open_at(folder / "mask", self._written) if masked else None
         self._tables: pa.ipc.RecordBatchFileWriter | None = None
@@ -105,7 +114,7 @@ class Shuffle:
         if self._waiting >= self._run_tokens or self._documents >= _RUN_DOCUMENTS:
             self._spill()
 
-    def checkpoint(self) -> tuple[dict[str, int], list[Path]]:
+    def checkpoint(self) -> tuple[Spilled, list[Path]]:
         """(what to go on from, the files that it stands for), all of it on disk."""
         self._spill()
         self._close_tables()
@@ -116,7 +125,7 @@ class Shuffle:
         paths += [self._path(number) for number in range(self._closed)]
         if self._closed:
             sync_path(paths[-1])
-        return {"written": self._written, "tables": self._closed}, paths
+        return Spilled(self._written, self._closed), paths
 
     def close(self) -> None:
         """Nothing more comes."""

@@ -46,10 +46,11 @@ from tokenize_kit.shards.shard_files import (
     Encoded,
     Format,
     Side,
+    SideState,
     add_edges,
     token_dtype,
 )
-from tokenize_kit.shards.shuffle import RUN_TOKENS, Draws, Shuffle, keys
+from tokenize_kit.shards.shuffle import RUN_TOKENS, Draws, Shuffle, Spilled, keys
 from tokenize_kit.shards.texts import NAMES, PIECE_BYTES, Texts, texts_of
 
 Item = TypeVar("Item")
@@ -223,7 +224,7 @@ def encode_shards(
         documents = in_order(encode, pieces, Texts.size, threads, most)
         sides = _write(documents, progress, layout, dtype, sizes.run_tokens, by)
         manifest = _manifests(sides, vocabulary, layout, progress)
-        _commit(progress, out, manifest)
+        _commit(progress, out, list(manifest["files"]), encode_json(manifest))
     except InputChanged:
         progress.remove()
         raise input_changed_error() from None
@@ -286,7 +287,6 @@ def _encoder(
 
 
 def _table(texts: Texts, lengths: np.ndarray) -> pa.Table:
-    """DOCUMENTS of texts that have so many tokens."""
     columns = {name: texts.names[name] for name in NAMES}
     sizes = {"tokens": pa.array(lengths), "bytes": pa.array(np.diff(texts.offsets))}
     return pa.table({**columns, **sizes}, schema=DOCUMENTS)
@@ -319,14 +319,15 @@ def _write(
     rows.mkdir(exist_ok=True)
     shuffled = layout.shuffle is not None or by.order is not None
     if shuffled:
-        seed, spilled = layout.shuffle or 0, state.get("spill")
+        seed, spilled = layout.shuffle or 0, Spilled.from_json(state.get("spill", b"{}"))
         shuffle = Shuffle(aside / "spill", seed, dtype, masked, spilled, run_tokens, by.order)
         documents = _shuffled(documents, progress, shuffle)
     rest = (layout.form, dtype, layout.shard_tokens, masked, rows)
-    sides = [Side(aside, "train", *rest, state.get("train"))]
+    train, val = (SideState.from_json(state.get(name, b"{}")) for name in ("train", "val"))
+    sides = [Side(aside, "train", *rest, train)]
     if layout.val_fraction:
         folder = aside if layout.form == "nanogpt" else aside / "val"
-        sides.append(Side(folder, "val", *rest, state.get("val")))
+        sides.append(Side(folder, "val", *rest, val))
     bound = np.uint64(int(layout.val_fraction * 2.0**64))
     try:
         for part, position in documents:
@@ -434,10 +435,10 @@ def _manifests(
     return seal(manifest)
 
 
-def _commit(progress: Progress, out: Path, manifest: dict[str, Any]) -> None:
+def _commit(progress: Progress, out: Path, files: list[str], manifest: bytes) -> None:
     """Move the files in; old manifests go first and the new one comes last."""
     aside = progress.folder
-    for name in manifest["files"]:
+    for name in files:
         sync_path(aside / name)
     progress.forget()
     (out / "manifest.json").unlink(missing_ok=True)
@@ -460,10 +461,10 @@ def _commit(progress: Progress, out: Path, manifest: dict[str, Any]) -> None:
             sync_path(aside / "val" / name)
             (aside / "val" / name).replace(val / name)
         sync_path(val)
-    for name in manifest["files"]:
+    for name in files:
         (aside / name).replace(out / name)
     sync_path(out)
-    write_atomic(out / "manifest.json", encode_json(manifest))
+    write_atomic(out / "manifest.json", manifest)
 
 
 def _clear(folder: Path) -> None:

@@ -6,13 +6,13 @@ under one numbering, so whoever asks for a step's rows need not know of stages.
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,11 +20,12 @@ import numpy.typing as npt
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed, UsageError
 from train.config import Source, TrainConfig, locate, names, stages_of
-from train.data.packing import key_of, scatter
+from train.data.packing import Packed, key_of, scatter
 from train.data.readers import Foreign, Ints
 from train.data.rows import Mixture, Rows, Takes, counts, shares_of, split
 from train.data.shards import Shards, read_shards
 from train.data.vocabulary import vocabulary
+from train.model.config import Task
 
 _ROUNDS = 6  # of the Feistel network
 
@@ -51,7 +52,35 @@ def permuted(entries: npt.NDArray[np.int64], count: int, key: int) -> npt.NDArra
     return positions.astype(np.int64)
 
 
-class Sampler:
+class Steps(ABC):
+    """Which rows each step takes, by number."""
+
+    rows: Rows | Mixture
+
+    @abstractmethod
+    def numbered(self, step: int) -> list[tuple[int, int]]:
+        """``row_numbers``, each with the epoch of its source, from 0."""
+
+    def row_numbers(self, step: int) -> list[int]:
+        """The rows of step 0, 1, ..., source by source; a batch may reach over the end of an
+        epoch."""
+        return [row for row, _ in self.numbered(step)]
+
+    def documents(self, step: int) -> dict[int, int]:
+        """The documents that step trains on, by number, and how many tokens of each; in the
+        batch's order."""
+        counts: dict[int, int] = {}
+        for row in self.row_numbers(step):
+            for document, _, taken in self.rows.spans(row):
+                counts[document] = counts.get(document, 0) + taken
+        return counts
+
+    def document_ids(self, step: int) -> list[str]:
+        """The ids of the documents that step trains on, each once, in the batch's order."""
+        return self.rows.ids(list(self.documents(step)))
+
+
+class Sampler(Steps):
     """Batches by step: its rows are a pure function of (seed, step), so a resume needs no state and
     ranks share the rows out as they like. Each source goes through its rows epoch after epoch, each
     epoch in an order of its own.
@@ -96,13 +125,7 @@ class Sampler:
             ordered[in_epoch] = permuted(inside[in_epoch], rows.count, key)
         return ordered, epochs
 
-    def row_numbers(self, step: int) -> list[int]:
-        """The rows of step 0, 1, ..., source by source; a batch may reach over the end of an
-        epoch."""
-        return [row for row, _ in self.numbered(step)]
-
     def numbered(self, step: int) -> list[tuple[int, int]]:
-        """``row_numbers``, each with the epoch of its source, from 0."""
         before, after = self.taken(step), self.taken(step + 1)
         numbers: list[tuple[int, int]] = []
         for number, (base, skip) in enumerate(zip(self.bases, self.skip, strict=True)):
@@ -111,27 +134,56 @@ class Sampler:
             numbers += [(base + int(r), int(e)) for r, e in zip(rows, epochs, strict=True)]
         return numbers
 
-    def documents(self, step: int) -> dict[int, int]:
-        """The documents that step trains on, by number, and how many tokens of each; in the
-        batch's order."""
-        counts: dict[int, int] = {}
-        for row in self.row_numbers(step):
-            for document, _, taken in self.rows.spans(row):
-                counts[document] = counts.get(document, 0) + taken
-        return counts
 
-    def document_ids(self, step: int) -> list[str]:
-        """The ids of the documents that step trains on, each once, in the batch's order."""
-        return self.rows.ids(list(self.documents(step)))
+@dataclass(frozen=True, kw_only=True)
+class SourceFigures:
+    """What a run reads of a source."""
+
+    documents: int
+    held_out_documents: int
+    unique_tokens: int
+    tokens: int
+    epochs: float
+    repeated_tokens: int
+
+    @property
+    def shown(self) -> str:
+        """How often the run goes through it."""
+        again = f", {self.repeated_tokens:,} of them again" if self.repeated_tokens else ""
+        return f"{self.epochs:.2f} epochs of {counted(self.unique_tokens, 'token')}{again}"
 
 
-class Feed:
+@dataclass(frozen=True, kw_only=True)
+class StageFigures:
+    """A stage, and by source what the packing did and how many rows are taken."""
+
+    name: str
+    steps: int
+    rows: int
+    context: int
+    sources: dict[str, Packed]
+
+
+@dataclass(frozen=True)
+class FeedFigures:
+    """The sources by name, the stages, and what is to be said of the shards."""
+
+    sources: dict[str, SourceFigures]
+    stages: list[StageFigures]
+    notes: list[str]
+
+
+class Feed(Steps):
     """The sources of a run, and which of their rows each step takes. ``roles``: of the special
-    tokens that its objective needs; ``takes``: the positions that pieces take by it.
+    tokens that its objective needs; ``takes``: the positions that pieces take by it; ``task``: what
+    labels say, of labelled texts.
 
     Raises ``LlmcurateError`` where a source cannot be read, where two were encoded by different
     tokenizers, and where the requests cannot be met.
     """
+
+    task: Task | None = None
+    rows: Mixture
 
     def __init__(
         self,
@@ -256,84 +308,68 @@ class Feed:
             Fraction(0),
         )
 
-    def row_numbers(self, step: int) -> list[int]:
-        """As ``Sampler.row_numbers``, for a step of the run."""
-        stage, inside = locate(self.config, step)
-        return self.samplers[stage].row_numbers(inside)
-
     def numbered(self, step: int) -> list[tuple[int, int]]:
-        """As ``Sampler.numbered``, for a step of the run."""
         stage, inside = locate(self.config, step)
         return self.samplers[stage].numbered(inside)
-
-    def documents(self, step: int) -> dict[int, int]:
-        """As ``Sampler.documents``, for a step of the run."""
-        stage, inside = locate(self.config, step)
-        return self.samplers[stage].documents(inside)
-
-    def document_ids(self, step: int) -> list[str]:
-        return self.rows.ids(list(self.documents(step)))
 
     def owner(self, document: int) -> tuple[str, Shards, int]:
         """(source, its shards, number within them) of a document by its number in the run."""
         path = [path for path, first in self.first.items() if first <= document][-1]
         return self.labels[path], self.shards[path], document - self.first[path]
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> FeedFigures:
         """Sources (unique tokens, epochs, repetitions) and stages (rows, what the packing did)."""
         sources = {}
         for path, label in self.labels.items():
             documents, epochs = self.train[path], self.epochs(path)
             unique = int(self.shards[path].length[documents].sum())
             tokens = round(epochs * unique)
-            sources[label] = {
-                "documents": len(documents),
-                "held_out_documents": len(self.held_out[path]),
-                "unique_tokens": unique,
-                "tokens": tokens,
-                "epochs": float(epochs),
-                "repeated_tokens": max(0, tokens - unique),
-            }
+            sources[label] = SourceFigures(
+                documents=len(documents),
+                held_out_documents=len(self.held_out[path]),
+                unique_tokens=unique,
+                tokens=tokens,
+                epochs=float(epochs),
+                repeated_tokens=max(0, tokens - unique),
+            )
         stages = []
         for name, config, sampler, stage_sources in zip(
             names(self.config), self.stages, self.samplers, self.wanted, strict=True
         ):
             taken = sampler.taken(config.steps)
             packed = {
-                self.labels[source.shards]: {
-                    **dataclasses.asdict(self.rows.sources[index].figures()),
-                    "taken_rows": rows,
-                }
+                self.labels[source.shards]: replace(
+                    self.rows.sources[index].figures(), taken_rows=rows
+                )
                 for source, index, rows in zip(stage_sources, sampler.sources, taken, strict=True)
             }
-            shape = {"steps": config.steps, "rows": config.rows, "context": config.context}
-            stages.append({"name": name, **shape, "sources": packed})
+            stages.append(
+                StageFigures(
+                    name=name,
+                    steps=config.steps,
+                    rows=config.rows,
+                    context=config.context,
+                    sources=packed,
+                )
+            )
         notes = [note for opened in self.shards.values() for note in opened.notes]
-        return {"sources": sources, "stages": stages, "notes": notes}
+        return FeedFigures(sources, stages, notes)
 
     def notices(self) -> list[str]:
         """The summary in lines, to be read before training."""
         figures = self.summary()
-        lines = list(figures["notes"])
-        for stage in figures["stages"]:
-            for label, part in stage["sources"].items():
-                where = f"{stage['name']}, {label}" if len(figures["stages"]) > 1 else label
+        lines = list(figures.notes)
+        for stage in figures.stages:
+            for label, part in stage.sources.items():
+                where = f"{stage.name}, {label}" if len(figures.stages) > 1 else label
                 lines.append(
-                    f"{where}: {part['packing']}, {counted(part['documents'], 'document')}, "
-                    f"{counted(part['tokens'], 'token')} in {counted(part['rows'], 'row')} of"
-                    f" {stage['context']}; "
-                    f"{100 * part['used']:.1f} % used, {part['padded']:,} padded, "
-                    f"{counted(part['split'], 'document')} split,"
-                    f" {counted(part['cropped'], 'token')} cropped"
+                    f"{where}: {part.packing}, {counted(part.documents, 'document')}, "
+                    f"{counted(part.tokens, 'token')} in {counted(part.rows, 'row')} of"
+                    f" {stage.context}; {100 * part.used:.1f} % used, {part.padded:,} padded, "
+                    f"{counted(part.split, 'document')} split,"
+                    f" {counted(part.cropped, 'token')} cropped"
                 )
-        for label, source in figures["sources"].items():
-            again = source["repeated_tokens"]
-            lines.append(
-                f"{label}: {source['epochs']:.2f} epochs of"
-                f" {counted(source['unique_tokens'], 'token')}"
-                + (f", {again:,} of them again" if again else "")
-            )
-        return lines
+        return lines + [f"{label}: {source.shown}" for label, source in figures.sources.items()]
 
 
 def _sources(shards: Path | None, stage: TrainConfig) -> tuple[Source, ...]:

@@ -14,13 +14,14 @@ of tokens: 16 to 24 bytes a document.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from llmcurate.base.errors import UsageError
+from llmcurate.base.messages import OPTIONAL
 from train.data.readers import Ints
 
 _U64 = npt.NDArray[np.uint64]
@@ -45,7 +46,8 @@ def scatter(x: _U64) -> _U64:
 @dataclass(frozen=True, kw_only=True)
 class Packed:
     """What a packing did. ``split``: documents that lie in more than one row; ``padded``: positions
-    without a target; ``used``: the share of positions with one. Nothing is ever cropped."""
+    without a target; ``used``: the share of positions with one. Nothing is ever cropped.
+    ``taken_rows``: those that a stage takes."""
 
     packing: str
     documents: int
@@ -55,6 +57,7 @@ class Packed:
     padded: int
     used: float
     cropped: int = 0
+    taken_rows: int | None = field(default=None, metadata=OPTIONAL)
 
 
 class Packing(Protocol):

@@ -308,7 +308,6 @@ class Mixture:
     def _each(
         self, documents: list[int], ask: Callable[[Shards, list[int]], list[str]]
     ) -> list[str]:
-        """Of each document what its shards say; they are asked once."""
         answers: dict[int, str] = {}
         for source in self.sources:
             first, last = source.first, source.first + source.shards.documents

@@ -275,7 +275,6 @@ def damaged_shard(path: Path) -> LlmcurateError:
 
 
 def _beside(path: Path, form: str, masked: bool) -> list[Path]:
-    """The files that go with one of tokens."""
     paths = [path.with_suffix(".idx")] if form in ("llmcurate", "megatron") else []
     if masked:
         paths.append(path.with_name(path.name.replace("tokens-", "loss-")).with_suffix(".mask"))
@@ -283,7 +282,6 @@ def _beside(path: Path, form: str, masked: bool) -> list[Path]:
 
 
 def _table(folder: Path, name: str) -> Path:
-    """The documents table of a file of tokens."""
     label = "train" if name == "train.bin" else Path(name).stem.removeprefix("tokens-")
     return folder / f"documents-{label}.parquet"
 
@@ -395,7 +393,6 @@ def _joined(
     notes: list[str] | None = None,
     **facts: Any,
 ) -> Shards:
-    """The parts as one run of documents."""
 
     def joined(name: str) -> Any:
         return np.concatenate([np.zeros(0, np.int64), *(getattr(part, name) for part in parts)])

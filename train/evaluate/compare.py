@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,13 @@ import numpy as np
 from llmcurate.base.errors import LlmcurateError, UsageError
 from llmcurate.base.settings import flat, to_dict
 from train.config import TrainConfig
-from train.evaluate.paired import interval_of_mean
+from train.evaluate.paired import Mean
 from train.loop.pretrain import pretrain
 from train.loop.start import make_plan
 from train.loop.training import Progress
 from train.measure.accounting import flops_per_token, non_embedding, parameters
 from train.model.plugins import blamed
+from train.objective_settings import Objective
 from train.runs.metrics import read_lines
 from train.runs.plan import Plan
 
@@ -52,11 +53,23 @@ class Trial:
 
 @dataclass(frozen=True, kw_only=True)
 class Trained:
-    """A trial that is finished. ``summary``: of its run, as train.json has it."""
+    """A trial that is finished: figures of its summary."""
 
+    JSON = (
+        *("seed", "first_loss", "last_loss", "epochs", "held_out_loss", "bits_per_byte"),
+        "seconds",
+    )
     seed: int
     folder: Path
-    summary: dict[str, Any]
+    steps: int
+    device: str
+    first_loss: float | None
+    last_loss: float | None
+    epochs: float
+    held_out_loss: float
+    bits_per_byte: float | None
+    seconds: float
+    tokens_per_second: float
 
 
 def run_trial(trial: Trial, out: Path, on_progress: Progress | None = None) -> Trained:
@@ -74,14 +87,19 @@ def run_trial(trial: Trial, out: Path, on_progress: Progress | None = None) -> T
     except LlmcurateError as error:
         line = f"{trial.name}, seed {trial.train.seed}: {error}"
         raise type(error)(line) from error
-    return Trained(seed=trial.train.seed, folder=folder, summary=summary)
-
-
-def mean(values: list[Any]) -> dict[str, float | list[float] | None] | None:
-    """The mean over seeds, its interval and the values; None where one is not known."""
-    if None in values:
-        return None
-    return {"mean": float(np.mean(values)), "interval": interval_of_mean(values), "values": values}
+    return Trained(
+        seed=trial.train.seed,
+        folder=folder,
+        steps=summary["steps"],
+        device=summary["device"],
+        first_loss=summary["first_loss"],
+        last_loss=summary["last_loss"],
+        epochs=summary["epochs"],
+        held_out_loss=summary["held_out_loss"],
+        bits_per_byte=summary["bits_per_byte"],
+        seconds=summary["timing"]["seconds"],
+        tokens_per_second=summary["timing"]["tokens_per_second"],
+    )
 
 
 def loss_curve(folders: list[Path], tokens: int) -> list[tuple[int, float]]:
@@ -119,8 +137,6 @@ def text_curve(folders: list[Path], texts: list[str], tokens: int) -> list[tuple
 
 
 _NAME = re.compile(r"\w[\w.+-]*")
-# By the name of a figure, where a run's summary has it.
-FIGURES = {"held_out_loss": "held_out_loss", "bits_per_byte": "bits_per_byte"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,6 +167,47 @@ class Budget:
         return max(1, self.tokens // step)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Row(Variant):
+    """A variant's figures; the differences are of all variants but the first, from that."""
+
+    parameters: int
+    non_embedding: int
+    flops_per_token: float
+    steps: int
+    tokens: int
+    epochs: float
+    flops: float
+    runs: list[Trained]
+    tokens_per_second: float
+    curve: list[tuple[int, float]]
+    held_out_loss: Mean
+    held_out_loss_difference: Mean | None
+    bits_per_byte: Mean | None
+    bits_per_byte_difference: Mean | None
+
+    @property
+    def JSON(self) -> list[str]:
+        """The names of what there is."""
+        names = [each.name for each in fields(self)]
+        first = self.held_out_loss_difference is None
+        return [name for name in names if not (first and name.endswith("_difference"))]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """A row a variant, and what all have in common."""
+
+    shards: str
+    tokens: int | None
+    flops: float | None
+    seeds: list[int]
+    objective: Objective
+    train: dict[str, Any]
+    device: str
+    variants: list[Row]
+
+
 def compare(
     shards: Path,
     out: Path,
@@ -161,9 +218,8 @@ def compare(
     seeds: int = 3,
     on_run: Callable[[str, int], None] = lambda name, seed: None,
     on_progress: Progress | None = None,
-) -> dict[str, Any]:
-    """Train every variant from ``seeds`` seeds, from ``train.seed`` on; what it returns has a row a
-    variant, and the differences of all but the first from the first. ``train``: settings of all;
+) -> Comparison:
+    """Train every variant from ``seeds`` seeds, from ``train.seed`` on. ``train``: settings of all;
     its steps follow from the budget. Raises ``LlmcurateError``, before anything is trained where
     two variants cannot be compared.
     """
@@ -183,19 +239,19 @@ def compare(
             on_run(variant.name, seed)
             runs[variant.name].append(run_trial(trial, out, on_progress))
     first = runs[variants[0].name]
-    return {
-        "shards": str(shards),
-        "tokens": budget.tokens,
-        "flops": budget.flops,
-        "seeds": list(numbers),
-        "objective": to_dict(plans[variants[0].name].train.objective),
-        "train": flat(to_dict(replace(train, steps=1))),
-        "device": first[0].summary["device"],
-        "variants": [
+    return Comparison(
+        shards=str(shards),
+        tokens=budget.tokens,
+        flops=budget.flops,
+        seeds=list(numbers),
+        objective=plans[variants[0].name].train.objective,
+        train=flat(to_dict(replace(train, steps=1))),
+        device=first[0].device,
+        variants=[
             _row(each, plans[each.name], runs[each.name], first if nth else None)
             for nth, each in enumerate(variants)
         ],
-    }
+    )
 
 
 def _plans(shards: Path, variants: list[Variant], train: TrainConfig) -> dict[str, Plan]:
@@ -224,50 +280,35 @@ def _plans(shards: Path, variants: list[Variant], train: TrainConfig) -> dict[st
     return plans
 
 
-def _row(
-    variant: Variant, plan: Plan, runs: list[Trained], first: list[Trained] | None
-) -> dict[str, Any]:
-    """A variant's figures: the mean over seeds and its interval, and beside the ``first`` variant's
-    runs the difference, seed by seed.
-    """
+def _row(variant: Variant, plan: Plan, runs: list[Trained], first: list[Trained] | None) -> Row:
     train = plan.train
+
+    def of(name: str) -> tuple[Mean | None, Mean | None]:
+        values = [getattr(run, name) for run in runs]
+        bases = [getattr(run, name) for run in first or ()]
+        own = None if None in values else Mean.over(values)
+        if own is None or not bases or None in bases:
+            return own, None
+        return own, Mean.over([a - b for a, b in zip(values, bases, strict=True)])
+
+    (loss, loss_difference), (bits, bits_difference) = of("held_out_loss"), of("bits_per_byte")
+    assert loss is not None
+    tokens = runs[0].steps * train.rows * train.context
     per_token = flops_per_token(plan.model, train.context)
-    steps = runs[0].summary["steps"]
-    tokens = steps * train.rows * train.context
-    row: dict[str, Any] = {
-        "name": variant.name,
-        "model": variant.model,
-        "changes": variant.changes,
-        "parameters": parameters(plan.model),
-        "non_embedding": non_embedding(plan.model),
-        "flops_per_token": per_token,
-        "steps": steps,
-        "tokens": tokens,
-        "epochs": runs[0].summary["epochs"],
-        "flops": tokens * per_token,
-        "runs": [
-            {
-                "seed": run.seed,
-                "first_loss": run.summary["first_loss"],
-                "last_loss": run.summary["last_loss"],
-                "epochs": run.summary["epochs"],
-                **{name: run.summary[key] for name, key in FIGURES.items()},
-                "seconds": run.summary["timing"]["seconds"],
-            }
-            for run in runs
-        ],
-        "tokens_per_second": float(
-            np.median([run.summary["timing"]["tokens_per_second"] for run in runs])
-        ),
-        "curve": loss_curve([run.folder for run in runs], train.rows * train.context),
-    }
-    for name, key in FIGURES.items():
-        values = [run.summary[key] for run in runs]
-        row[name] = mean(values)
-        if first is not None:
-            bases = [run.summary[key] for run in first]
-            pairs = zip(values, bases, strict=True)
-            known = None not in (*values, *bases)
-            differences = [a - b for a, b in pairs] if known else [None]
-            row[f"{name}_difference"] = mean(differences)
-    return row
+    return Row(
+        **vars(variant),
+        parameters=parameters(plan.model),
+        non_embedding=non_embedding(plan.model),
+        flops_per_token=per_token,
+        steps=runs[0].steps,
+        tokens=tokens,
+        epochs=runs[0].epochs,
+        flops=tokens * per_token,
+        runs=runs,
+        tokens_per_second=float(np.median([run.tokens_per_second for run in runs])),
+        curve=loss_curve([run.folder for run in runs], train.rows * train.context),
+        held_out_loss=loss,
+        bits_per_byte=bits,
+        held_out_loss_difference=loss_difference,
+        bits_per_byte_difference=bits_difference,
+    )

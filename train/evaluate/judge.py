@@ -7,7 +7,7 @@ import json
 import math
 import zipfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +20,13 @@ from llmcurate.base.disk.sealed_json import read_json
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed, UsageError
 from train.data.shards import Shards, end_of_text, load_tokenizer, read_shards
-from train.device import autocast, pick_device
-from train.evaluate.paired import interval
+from train.device import pick_device
+from train.evaluate.paired import Figure, interval
 from train.evaluate.questions import read_questions, score_questions
 from train.generate.generate import load as load_own
 from train.hf.load import load as load_folder
 from train.loop.distributed import Ranks
-from train.loop.evaluate import Scoring, Text
+from train.loop.evaluate import Scores, Scoring, Text
 from train.loop.start import start_of
 from train.model.decoder import Decoder
 from train.runs.checkpoint import newest, tokenizer_of
@@ -90,6 +90,25 @@ def open_model(folder: Path, *, device: str = "auto") -> Judged:
     return judged
 
 
+@dataclass(frozen=True, kw_only=True)
+class TextScores(Scores):
+    """The scores of a text, with an interval of its bits a byte over documents."""
+
+    bits_per_byte_interval: list[float] | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """The scores of texts and questions by name."""
+
+    model: Path
+    context: int
+    seed: int
+    device: str
+    texts: dict[str, TextScores]
+    questions: dict[str, dict[str, Figure]]
+
+
 def judge(
     judged: Judged,
     *,
@@ -99,7 +118,7 @@ def judge(
     batch_rows: int = 8,
     precision: str = "auto",
     seed: int = 0,
-) -> dict[str, Any]:
+) -> Judgement:
     """The scores of ``texts``, folders of shards by the model's tokenizer, and of ``questions``,
     files in JSON lines, with intervals that ``seed`` draws. ``context``: tokens read at once, by
     default as many as the model takes. Raises ``LlmcurateError``.
@@ -111,9 +130,7 @@ def judge(
             f"context is {width}, the model's is {model.config.context}: give that or less"
         )
     device = model.embedding.weight.device
-    how = Scoring(
-        batch_rows=batch_rows, ranks=Ranks(device=device), autocast=autocast(device, precision)
-    )
+    how = Scoring(Ranks(device=device), batch_rows, precision)
     asked = {name: read_questions(path) for name, path in questions.items()}
     opened = {
         name: Text(shards_of(judged, path), width, judged.begin) for name, path in texts.items()
@@ -125,8 +142,14 @@ def judge(
         )
         for name, own_questions in asked.items()
     }
-    facts = {"model": str(judged.folder), "context": width, "seed": seed, "device": device.type}
-    return {**facts, "texts": of_texts, "questions": of_questions}
+    return Judgement(
+        model=judged.folder,
+        context=width,
+        seed=seed,
+        device=device.type,
+        texts=of_texts,
+        questions=of_questions,
+    )
 
 
 def shards_of(judged: Judged, folder: Path) -> Shards:
@@ -140,13 +163,12 @@ def shards_of(judged: Judged, folder: Path) -> Shards:
     return replace(shards, vocab_size=vocab)
 
 
-def _scores(text: Text, model: Decoder, how: Scoring, seed: int) -> dict[str, Any]:
-    """The scores of a text, with an interval of its bits a byte over documents."""
+def _scores(text: Text, model: Decoder, how: Scoring, seed: int) -> TextScores:
     nats = text.nats(model, how)
     sizes, limits = text.shards.bytes, None
     if sizes is not None and sizes.sum():
         limits = interval(nats / math.log(2), sizes, seed)
-    return asdict(text.score(nats)) | {"bits_per_byte_interval": limits}
+    return TextScores(**vars(text.score(nats)), bits_per_byte_interval=limits)
 
 
 FILE = "nats.npz"
@@ -179,9 +201,7 @@ def document_nats(
         return nats
     judged = open_model(run, device=device)
     place = judged.model.embedding.weight.device
-    how = Scoring(
-        batch_rows=batch_rows, ranks=Ranks(device=place), autocast=autocast(place, precision)
-    )
+    how = Scoring(Ranks(device=place), batch_rows, precision)
     for name in missing:
         text = Text(shards_of(judged, texts[name]), context, judged.begin)
         nats[name] = text.nats(judged.model, how)

@@ -57,6 +57,33 @@ def interval_of_mean(values: Sequence[float]) -> list[float] | None:
     return [float(mean - half), float(mean + half)]
 
 
+@dataclass(frozen=True)
+class Mean:
+    """A mean over seeds. interval: of 95 %, None of one seed."""
+
+    mean: float
+    interval: list[float] | None
+    values: list[float]
+
+    @classmethod
+    def over(cls, values: list[float]) -> Mean:
+        """Of values that seeds gave."""
+        return cls(float(np.mean(values)), interval_of_mean(values), values)
+
+    @property
+    def sign(self) -> int | None:
+        """-1 or 1 where the interval leaves out 0, 0 where it holds it; None without one."""
+        if self.interval is None:
+            return None
+        return (self.interval[0] > 0) - (self.interval[1] < 0)
+
+    def text(self, sign: str = "+") -> str:
+        """`-0.0120 (-0.0180 to -0.0060)`; without an interval the mean alone."""
+        ends = self.interval
+        limits = f" ({ends[0]:{sign}.4f} to {ends[1]:{sign}.4f})" if ends else ""
+        return f"{self.mean:{sign}.4f}{limits}"
+
+
 POWER = 0.8  # of the experiments that find a difference which is there
 CELLS = 1 << 20  # of a block of resamples
 

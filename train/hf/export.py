@@ -11,7 +11,6 @@ import dataclasses
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import torch
 from tokenizers import Tokenizer
@@ -24,6 +23,7 @@ from llmcurate.base.errors import RunFailed, UsageError
 from train.data.shards import end_of_text, load_tokenizer
 from train.hf.families import family_of
 from train.hf.family import USES, Family, Weight, our_shapes, written
+from train.hf.keys import Pairs
 from train.measure.accounting import active_parameters, parameters
 from train.model.attention_settings import Latent
 from train.model.config import ModelConfig
@@ -46,6 +46,19 @@ SHARD_BYTES = 5 * 10**9  # what transformers' save_pretrained takes
 Finish = Callable[[Path, Tokenizer, str | None], None]
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Exported:
+    """What was written; ``bytes`` of its ``files`` together."""
+
+    family: str
+    architecture: str
+    parameters: int
+    checkpoint: str
+    dtype: str
+    files: list[str]
+    bytes: int
+
+
 def export(
     run: Path,
     out: Path,
@@ -53,7 +66,7 @@ def export(
     dtype: str = "float32",
     shard_bytes: int = SHARD_BYTES,
     finish: Finish | None = None,
-) -> dict[str, Any]:
+) -> Exported:
     """The newest checkpoint of ``run`` as ``out``, a new folder, whole or not there; returns what
     was written. Of a discriminator its generator is another such folder, in it. Raises
     ``LlmcurateError``, for a model that no class of transformers computes too.
@@ -76,7 +89,7 @@ def export(
         shutil.copyfile(run / "tokenizer.json", folder / "tokenizer.json")
         if finish is not None:
             finish(folder, tokenizer, None if end is None else added[end].content)
-        config = config_json(model, own, end, dtype)
+        config = dict(config_json(model, own, end, dtype))
         (folder / "config.json").write_bytes(encode_json(config))
         names = ("bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id")
         ids = {name: config[name] for name in names if name in config}
@@ -90,15 +103,15 @@ def export(
         files = write(aside, plan.model, weights.__getitem__)
         if small is not None:
             write(aside / "generator", small, lambda name: weights[in_whole(name, small)])
-    return {
-        "family": family.name,
-        "architecture": family.class_of(plan.model),
-        "parameters": parameters(plan.model),
-        "checkpoint": checkpoint.name,
-        "dtype": dtype,
-        "files": files,
-        "bytes": sum((out / name).stat().st_size for name in files),
-    }
+    return Exported(
+        family=family.name,
+        architecture=family.class_of(plan.model),
+        parameters=parameters(plan.model),
+        checkpoint=checkpoint.name,
+        dtype=dtype,
+        files=files,
+        bytes=sum((out / name).stat().st_size for name in files),
+    )
 
 
 def chosen(run: Path) -> tuple[Path, Plan, Family]:
@@ -117,31 +130,22 @@ def chosen(run: Path) -> tuple[Path, Plan, Family]:
 
 def config_json(
     config: ModelConfig, family: Family, end: int | None, dtype: str = "float32"
-) -> dict[str, Any]:
+) -> Pairs:
     """config.json. A text begins with the token that ends the one before it, as in training."""
-    return {
-        "architectures": [family.class_of(config)],
-        "model_type": family.name,
-        "vocab_size": config.vocab,
-        "pad_token_id": None,
-        **family.write(config),
-        "tie_word_embeddings": config.head.tied,
-        **_encoder(config, end),
-        **written(config),
-        "bos_token_id": end,
-        "eos_token_id": end,
-        **({} if config.causal else {"cls_token_id": end, "sep_token_id": end}),
-        "torch_dtype": dtype,  # every version of transformers reads this key
-        "use_cache": True,
-    }
-
-
-def _encoder(config: ModelConfig, end: int | None) -> dict[str, Any]:
-    own = config.encoder
-    if own is None:
-        return {}
-    start = end if own.start is None else own.start
-    return {"is_encoder_decoder": True, "decoder_start_token_id": start}
+    yield "architectures", [family.class_of(config)]
+    yield from (("model_type", family.name), ("vocab_size", config.vocab), ("pad_token_id", None))
+    yield from family.write(config)
+    yield "tie_word_embeddings", config.head.tied
+    if config.encoder is not None:
+        start = config.encoder.start
+        yield "is_encoder_decoder", True
+        yield "decoder_start_token_id", end if start is None else start
+    yield from written(config)
+    yield from (("bos_token_id", end), ("eos_token_id", end))
+    if not config.causal:
+        yield from (("cls_token_id", end), ("sep_token_id", end))
+    yield "torch_dtype", dtype  # every version of transformers reads this key
+    yield "use_cache", True
 
 
 def _write_weights(
@@ -231,7 +235,8 @@ def _card(plan: Plan, family: Family, checkpoint: str, dtype: str) -> str:
     }
     rows = "\n".join(f"| {name} | {value} |" for name, value in shape.items())
     kind = "discriminator" if config.head.replaced else config.form
-    task, sample = _USES[kind]
+    task, auto, sample = _USES[kind]
+    sample = _OPENS.format(auto=auto) + sample
     if config.head.task is not None:
         task, auto = USES[config.head.task.kind]
         sample = _LABELS.format(auto=auto)
@@ -259,19 +264,17 @@ def _experts(config: ModelConfig) -> dict[str, str]:
     return {"experts": f"{own.top_k} of {own.count} a token", "parameters a token meets": met}
 
 
-_CONTINUES = """\
-from transformers import AutoModelForCausalLM, AutoTokenizer
+_OPENS = """\
+from transformers import {auto}, AutoTokenizer
 
 tokenizer = AutoTokenizer.from_pretrained(".")
-model = AutoModelForCausalLM.from_pretrained(".")
+model = {auto}.from_pretrained(".")
+"""
+_CONTINUES = """\
 start = tokenizer.bos_token or ""  # a text begins with the token that ends the one before it
 ids = tokenizer(start + "The river", return_tensors="pt", add_special_tokens=False)
 print(tokenizer.decode(model.generate(**ids, max_new_tokens=50)[0]))"""
 _FILLS = """\
-from transformers import AutoModelForMaskedLM, AutoTokenizer
-
-tokenizer = AutoTokenizer.from_pretrained(".")
-model = AutoModelForMaskedLM.from_pretrained(".")
 start = tokenizer.bos_token or ""  # a text begins with the token that ends the one before it
 text = f"{start}The{tokenizer.mask_token} runs past the old mill."
 ids = tokenizer(text, return_tensors="pt", add_special_tokens=False)
@@ -279,18 +282,10 @@ place = int((ids.input_ids[0] == tokenizer.mask_token_id).nonzero())
 best = model(**ids).logits[0, place].topk(5).indices
 print(tokenizer.convert_ids_to_tokens(best))"""
 _REWRITES = """\
-from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
-
-tokenizer = AutoTokenizer.from_pretrained(".")
-model = AutoModelForSeq2SeqLM.from_pretrained(".")
 text = "The river runs past the old mill." + tokenizer.eos_token  # a source ends with it
 ids = tokenizer(text, return_tensors="pt", add_special_tokens=False)
 print(tokenizer.decode(model.generate(**ids, max_new_tokens=50)[0]))"""
 _TELLS = """\
-from transformers import AutoModelForPreTraining, AutoTokenizer
-
-tokenizer = AutoTokenizer.from_pretrained(".")
-model = AutoModelForPreTraining.from_pretrained(".")
 start = tokenizer.bos_token or ""  # a text begins with the token that ends the one before it
 ids = tokenizer(start + "The river runs past the cold mill.", return_tensors="pt",
                 add_special_tokens=False)
@@ -304,8 +299,8 @@ start = tokenizer.bos_token or ""  # a text begins as in training
 ids = tokenizer(start + "The river", return_tensors="pt", add_special_tokens=False)
 print(model(**ids))"""
 _USES = {
-    "decoder": ("text-generation", _CONTINUES),
-    "encoder": ("fill-mask", _FILLS),
-    "discriminator": ("feature-extraction", _TELLS),
-    "encoder-decoder": ("text2text-generation", _REWRITES),
+    "decoder": ("text-generation", "AutoModelForCausalLM", _CONTINUES),
+    "encoder": ("fill-mask", "AutoModelForMaskedLM", _FILLS),
+    "discriminator": ("feature-extraction", "AutoModelForPreTraining", _TELLS),
+    "encoder-decoder": ("text2text-generation", "AutoModelForSeq2SeqLM", _REWRITES),
 }

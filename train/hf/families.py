@@ -88,7 +88,6 @@ def _embedding(config: ModelConfig) -> str:
 
 
 def _of_experts(config: ModelConfig) -> dict[str, Trait]:
-    """What decides it of experts."""
     own = config.feed_forward
     if not isinstance(own, Experts):
         return {}

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from llmcurate.base.errors import LlmcurateError, UsageError
-from train.hf.keys import Reading, Row, Settings
+from train.hf.keys import Pairs, Reading, Row, Settings
 from train.model.config import SPAN, ModelConfig, TaskKind
 from train.model.decoder import Decoder
 from train.model.heads import with_task
@@ -185,16 +185,16 @@ class Family:
     def _rows(self) -> Iterable[Row]:
         return {row.name: row for row in self.keys}.values()
 
-    def write(self, config: ModelConfig) -> dict[str, Any]:
+    def write(self, config: ModelConfig) -> Pairs:
         """The keys of config.json that are not all families'."""
-        return {name: value for row in self._rows for name, value in row.write(config)}
+        return (pair for row in self._rows for pair in row.write(config))
 
-    def read(self, file: Settings, context: int | None) -> dict[str, Any]:
-        """The settings of a ModelConfig, by dotted names, for a context (None: the file's)."""
+    def read(self, file: Settings, context: int | None) -> Reading:
+        """The settings of a ModelConfig for a context (None: the file's)."""
         reading = Reading(file, context)
         for row in self._rows:
             reading.ours.update(row.read(reading))
-        return reading.ours
+        return reading
 
     def class_of(self, config: ModelConfig) -> str:
         """The name of transformers' class."""
@@ -256,7 +256,6 @@ class Family:
 def _by_expert(
     part: Part, config: ModelConfig, shapes: Mapping[str, tuple[int, ...]], remaining: set[str]
 ) -> Iterator[Weight]:
-    """The tensors that hold one expert's matrix each."""
     (name,) = part.ours
     for layer in config.sparse:
         ours = name.format(layer)
@@ -381,17 +380,15 @@ def of_decoder(name: str, of_words: str = "score") -> dict[TaskKind, TaskClass]:
     }
 
 
-def written(config: ModelConfig) -> dict[str, Any]:
+def written(config: ModelConfig) -> Pairs:
     """What config.json says of a task."""
     task = config.head.task
     if task is None or task.kind == "span":
-        return {}
-    named = {str(number): label for number, label in enumerate(task.labels)}
-    values: dict[str, Any] = {"id2label": named}
-    values["label2id"] = {label: number for number, label in enumerate(task.labels)}
+        return
+    yield "id2label", {str(number): label for number, label in enumerate(task.labels)}
+    yield "label2id", {label: number for number, label in enumerate(task.labels)}
     if task.kind == "classify":
-        values["problem_type"] = "single_label_classification"
-    return values
+        yield "problem_type", "single_label_classification"
 
 
 def as_saved(family: Family, config: ModelConfig, settings: Settings) -> ModelConfig:

@@ -2,45 +2,20 @@
 
 from __future__ import annotations
 
-from train.hf.family import (
-    COMMON,
-    QKV,
-    Family,
-    by_head,
-    conv1d,
-    conv1d_qkv,
-    interleaved,
-    listed,
-    of_decoder,
-)
-from train.hf.keys import (
-    ACTIVATIONS,
-    BIASED,
-    PLAIN,
-    Pairs,
-    Reading,
-    Row,
-    activated,
-    either,
-    expected,
-    heads,
-    learned,
-    length,
-    means,
-    number,
-    tied,
-    whole,
-    written,
-)
+from train.hf import family, keys
 from train.hf.rope import rope
 from train.hf.rope import written as rope_written
 from train.model.config import ModelConfig
 
-_ALLOWS = COMMON | {"norm.kind": ("layer",), "bias": ("all",), "feed_forward.activation": PLAIN}
-_LAYER_NORM = means(("norm.kind", "layer"))
+_ALLOWS = family.COMMON | {
+    "norm.kind": ("layer",),
+    "bias": ("all",),
+    "feed_forward.activation": keys.PLAIN,
+}
+_LAYER_NORM = keys.means(("norm.kind", "layer"))
 
 
-def _rotated(rotated: int, reading: Reading) -> Pairs:
+def _rotated(rotated: int, reading: keys.Reading) -> keys.Pairs:
     """The dimensions that are turned, None where these are all."""
     yield "position.dim", None if rotated == reading.ours["attention.head_dim"] else rotated
 
@@ -49,43 +24,43 @@ def _rotated(rotated: int, reading: Reading) -> Pairs:
 
 
 _GPT = (
-    length("n_positions", 2048),
-    whole("n_embd", "hidden"),
-    whole("n_layer", "layers"),
-    heads("n_head", "n_embd"),
-    whole("n_inner", "feed_forward.width", lambda read: 4 * read.ours["hidden"]),
-    activated("activation_function", ACTIVATIONS, "gelu_new"),
-    number("layer_norm_epsilon", "norm.eps", 1e-5),
-    number("resid_pdrop", "dropout", 0.0),
-    written("embd_pdrop", lambda config: config.dropout),
-    written("attn_pdrop", 0.0),
+    keys.length("n_positions", 2048),
+    keys.whole("n_embd", "hidden"),
+    keys.whole("n_layer", "layers"),
+    keys.heads("n_head", "n_embd"),
+    keys.whole("n_inner", "feed_forward.width", lambda read: 4 * read.ours["hidden"]),
+    keys.activated("activation_function", keys.ACTIVATIONS, "gelu_new"),
+    keys.number("layer_norm_epsilon", "norm.eps", 1e-5),
+    keys.number("resid_pdrop", "dropout", 0.0),
+    keys.written("embd_pdrop", lambda config: config.dropout),
+    keys.written("attn_pdrop", 0.0),
     _LAYER_NORM,
 )
-GPT2 = Family(
+GPT2 = family.Family(
     name="gpt2",
     architecture="GPT2LMHeadModel",
-    tasks=of_decoder("GPT2", of_words="classifier"),
+    tasks=family.of_decoder("GPT2", of_words="classifier"),
     allows=_ALLOWS | {"position.kind": ("learned",)},
     keys=(
         *_GPT,
-        learned("n_positions", 1024),
-        number("resid_pdrop", "dropout", 0.1),
-        BIASED,
-        expected("scale_attn_weights", True),
-        expected("scale_attn_by_inverse_layer_idx", False),
-        expected("add_cross_attention", False),
-        tied(True),
+        keys.learned("n_positions", 1024),
+        keys.number("resid_pdrop", "dropout", 0.1),
+        keys.BIASED,
+        keys.expected("scale_attn_weights", True),
+        keys.expected("scale_attn_by_inverse_layer_idx", False),
+        keys.expected("add_cross_attention", False),
+        keys.tied(True),
     ),
-    parts=listed(
+    parts=family.listed(
         {
             "embedding": "transformer.wte",
             "stack.positions": "transformer.wpe",
             "{}.attention_norm": "transformer.h.{}.ln_1",
-            QKV: ("transformer.h.{}.attn.c_attn", conv1d_qkv),
-            "{}.attention.out": ("transformer.h.{}.attn.c_proj", conv1d),
+            family.QKV: ("transformer.h.{}.attn.c_attn", family.conv1d_qkv),
+            "{}.attention.out": ("transformer.h.{}.attn.c_proj", family.conv1d),
             "{}.feed_forward_norm": "transformer.h.{}.ln_2",
-            "{}.feed_forward.up": ("transformer.h.{}.mlp.c_fc", conv1d),
-            "{}.feed_forward.down": ("transformer.h.{}.mlp.c_proj", conv1d),
+            "{}.feed_forward.up": ("transformer.h.{}.mlp.c_fc", family.conv1d),
+            "{}.feed_forward.down": ("transformer.h.{}.mlp.c_proj", family.conv1d),
             "stack.norm": "transformer.ln_f",
             "head": "lm_head",
         }
@@ -103,7 +78,7 @@ GPT2 = Family(
 # GPT-J (Wang and Komatsuzaki 2021)
 
 
-GPTJ = Family(
+GPTJ = family.Family(
     name="gptj",
     architecture="GPTJForCausalLM",
     allows=_ALLOWS
@@ -116,20 +91,20 @@ GPTJ = Family(
     },
     keys=(
         *_GPT,
-        written(
+        keys.written(
             "rotary_dim",
             lambda config: config.rotated,
             lambda reading: _rotated(reading.file.whole("rotary_dim", 64), reading),
         ),
-        means(("feed_forward.bias", True), ("head.bias", True), ("residual.kind", "parallel")),
-        tied(False),
+        keys.means(("feed_forward.bias", True), ("head.bias", True), ("residual.kind", "parallel")),
+        keys.tied(False),
     ),
-    parts=listed(
+    parts=family.listed(
         {
             "embedding": "transformer.wte",
             "{}.attention_norm": "transformer.h.{}.ln_1",
-            "{}.attention.query": ("transformer.h.{}.attn.q_proj", interleaved),
-            "{}.attention.key": ("transformer.h.{}.attn.k_proj", interleaved),
+            "{}.attention.query": ("transformer.h.{}.attn.q_proj", family.interleaved),
+            "{}.attention.key": ("transformer.h.{}.attn.k_proj", family.interleaved),
             "{}.attention.value": "transformer.h.{}.attn.v_proj",
             "{}.attention.out": "transformer.h.{}.attn.out_proj",
             "{}.feed_forward.up": "transformer.h.{}.mlp.fc_in",
@@ -146,7 +121,7 @@ GPTJ = Family(
 # GPT-NeoX (Black et al. 2022), and Pythia
 
 
-def _write_rope(config: ModelConfig) -> Pairs:
+def _write_rope(config: ModelConfig) -> keys.Pairs:
     theta, scaling = rope_written(config)
     yield from (theta, scaling, ("rotary_emb_base", theta[1]))
 
@@ -157,13 +132,13 @@ def _share(rotated: int, size: int) -> float:
     return share if int(size * share) == rotated else (rotated + 0.5) / size
 
 
-def _read_share(reading: Reading) -> Pairs:
+def _read_share(reading: keys.Reading) -> keys.Pairs:
     new, share = reading.file.sub("rope_parameters"), reading.file.number("rotary_pct", 0.25)
     share = new.number("partial_rotary_factor", share) if new else share
     return _rotated(int(reading.ours["attention.head_dim"] * share), reading)
 
 
-def _read_residual(reading: Reading) -> Pairs:
+def _read_residual(reading: keys.Reading) -> keys.Pairs:
     if reading.file.flag("use_parallel_residual", True):
         yield from (("residual.kind", "parallel"), ("residual.norms", 2))
 
@@ -175,43 +150,43 @@ _NEOX = _ALLOWS | {
     "position.scaling": (False, True),
     "position.theta": ("10000", "other"),
 }
-GPT_NEOX = Family(
+GPT_NEOX = family.Family(
     name="gpt_neox",
     architecture="GPTNeoXForCausalLM",
     allows=_NEOX | {"residual.kind": ("parallel", "serial"), "residual.norms": (2, 1)},
     keys=(
-        Row("theta", _write_rope),
-        whole("hidden_size", "hidden"),
-        whole("num_hidden_layers", "layers"),
-        heads("num_attention_heads", "hidden_size"),
-        whole("intermediate_size", "feed_forward.width"),
-        activated("hidden_act", ACTIVATIONS, "gelu"),
-        length("max_position_embeddings", 2048),
-        number("layer_norm_eps", "norm.eps", 1e-5),
-        written(
+        keys.Row("theta", _write_rope),
+        keys.whole("hidden_size", "hidden"),
+        keys.whole("num_hidden_layers", "layers"),
+        keys.heads("num_attention_heads", "hidden_size"),
+        keys.whole("intermediate_size", "feed_forward.width"),
+        keys.activated("hidden_act", keys.ACTIVATIONS, "gelu"),
+        keys.length("max_position_embeddings", 2048),
+        keys.number("layer_norm_eps", "norm.eps", 1e-5),
+        keys.written(
             "use_parallel_residual",
             lambda config: config.residual.kind == "parallel",
             _read_residual,
         ),
-        either("attention_bias", "attention.bias", "all", "none", True),
-        written(
+        keys.either("attention_bias", "attention.bias", "all", "none", True),
+        keys.written(
             "rotary_pct",
             lambda config: _share(config.rotated, config.attention.head_dim),
             _read_share,
         ),
-        number("hidden_dropout", "dropout", 0.0),
-        written("attention_dropout", 0.0),
-        Row("rope", read=rope("rotary_emb_base").read),
+        keys.number("hidden_dropout", "dropout", 0.0),
+        keys.written("attention_dropout", 0.0),
+        keys.Row("rope", read=rope("rotary_emb_base").read),
         _LAYER_NORM,
-        means(("feed_forward.bias", True)),
-        tied(False),
+        keys.means(("feed_forward.bias", True)),
+        keys.tied(False),
     ),
-    parts=listed(
+    parts=family.listed(
         {
             "embedding": "gpt_neox.embed_in",
             "{}.attention_norm": "gpt_neox.layers.{}.input_layernorm",
             "{}.feed_forward_norm": "gpt_neox.layers.{}.post_attention_layernorm",
-            QKV: ("gpt_neox.layers.{}.attention.query_key_value", by_head),
+            family.QKV: ("gpt_neox.layers.{}.attention.query_key_value", family.by_head),
             "{}.attention.out": "gpt_neox.layers.{}.attention.dense",
             "{}.feed_forward.up": "gpt_neox.layers.{}.mlp.dense_h_to_4h",
             "{}.feed_forward.down": "gpt_neox.layers.{}.mlp.dense_4h_to_h",
@@ -227,11 +202,7 @@ GPT_NEOX = Family(
 # BLOOM (BigScience 2022)
 
 
-def _read_width(reading: Reading) -> Pairs:
-    yield "feed_forward.width", 4 * reading.ours["hidden"]
-
-
-BLOOM = Family(
+BLOOM = family.Family(
     name="bloom",
     architecture="BloomForCausalLM",
     allows=_ALLOWS
@@ -242,27 +213,27 @@ BLOOM = Family(
         "position.kind": ("alibi",),
     },
     keys=(
-        whole("hidden_size", "hidden"),
-        whole("n_layer", "layers"),
-        heads("n_head", "hidden_size"),
-        number("layer_norm_epsilon", "norm.eps", 1e-5),
-        length("seq_length", 2048),
-        number("hidden_dropout", "dropout", 0.0),
-        written("attention_dropout", 0.0),
-        expected("apply_residual_connection_post_layernorm", False),
-        Row("width", read=_read_width),
+        keys.whole("hidden_size", "hidden"),
+        keys.whole("n_layer", "layers"),
+        keys.heads("n_head", "hidden_size"),
+        keys.number("layer_norm_epsilon", "norm.eps", 1e-5),
+        keys.length("seq_length", 2048),
+        keys.number("hidden_dropout", "dropout", 0.0),
+        keys.written("attention_dropout", 0.0),
+        keys.expected("apply_residual_connection_post_layernorm", False),
+        keys.Row("width", read=lambda read: [("feed_forward.width", 4 * read.ours["hidden"])]),
         _LAYER_NORM,
-        BIASED,
-        means(("feed_forward.activation", "gelu_tanh"), ("embedding.norm", True)),
-        means(("position.kind", "alibi")),
-        tied(True),
+        keys.BIASED,
+        keys.means(("feed_forward.activation", "gelu_tanh"), ("embedding.norm", True)),
+        keys.means(("position.kind", "alibi")),
+        keys.tied(True),
     ),
-    parts=listed(
+    parts=family.listed(
         {
             "embedding": "transformer.word_embeddings",
             "embedding.norm": "transformer.word_embeddings_layernorm",
             "{}.attention_norm": "transformer.h.{}.input_layernorm",
-            QKV: ("transformer.h.{}.self_attention.query_key_value", by_head),
+            family.QKV: ("transformer.h.{}.self_attention.query_key_value", family.by_head),
             "{}.attention.out": "transformer.h.{}.self_attention.dense",
             "{}.feed_forward_norm": "transformer.h.{}.post_attention_layernorm",
             "{}.feed_forward.up": "transformer.h.{}.mlp.dense_h_to_4h",
@@ -283,7 +254,7 @@ BLOOM = Family(
 # OPT (Zhang et al. 2022)
 
 
-def _read_size(reading: Reading) -> Pairs:
+def _read_size(reading: keys.Reading) -> keys.Pairs:
     size = reading.file.whole("word_embed_proj_dim", reading.ours["hidden"])
     if size != reading.ours["hidden"]:
         reading.file.expect("tie_word_embeddings", True, True)
@@ -291,11 +262,11 @@ def _read_size(reading: Reading) -> Pairs:
         yield "embedding.positions", "after"
 
 
-def _read_biases(reading: Reading) -> Pairs:
-    return BIASED.read(reading) if reading.file.flag("enable_bias", True) else ()
+def _read_biases(reading: keys.Reading) -> keys.Pairs:
+    return keys.BIASED.read(reading) if reading.file.flag("enable_bias", True) else ()
 
 
-OPT = Family(
+OPT = family.Family(
     name="opt",
     architecture="OPTForCausalLM",
     allows=_ALLOWS
@@ -309,22 +280,22 @@ OPT = Family(
         "embedding.size": ("hidden", "other than hidden, as OPT"),
     },
     keys=(
-        whole("hidden_size", "hidden"),
-        written("word_embed_proj_dim", lambda config: config.embedded, _read_size),
-        whole("num_hidden_layers", "layers"),
-        heads("num_attention_heads", "hidden_size"),
-        whole("ffn_dim", "feed_forward.width"),
-        activated("activation_function", ACTIVATIONS, "relu"),
-        learned("max_position_embeddings", 2048, offset=2),
-        either("do_layer_norm_before", "norm.place", "pre", "post", True),
-        written("enable_bias", lambda config: config.attention.bias == "all", _read_biases),
-        either("layer_norm_elementwise_affine", "norm.kind", "layer", "layer_plain", True),
-        number("dropout", "dropout", 0.1),
-        written("attention_dropout", 0.0),
-        expected("_remove_final_layer_norm", False),
-        tied(True),
+        keys.whole("hidden_size", "hidden"),
+        keys.written("word_embed_proj_dim", lambda config: config.embedded, _read_size),
+        keys.whole("num_hidden_layers", "layers"),
+        keys.heads("num_attention_heads", "hidden_size"),
+        keys.whole("ffn_dim", "feed_forward.width"),
+        keys.activated("activation_function", keys.ACTIVATIONS, "relu"),
+        keys.learned("max_position_embeddings", 2048, offset=2),
+        keys.either("do_layer_norm_before", "norm.place", "pre", "post", True),
+        keys.written("enable_bias", lambda config: config.attention.bias == "all", _read_biases),
+        keys.either("layer_norm_elementwise_affine", "norm.kind", "layer", "layer_plain", True),
+        keys.number("dropout", "dropout", 0.1),
+        keys.written("attention_dropout", 0.0),
+        keys.expected("_remove_final_layer_norm", False),
+        keys.tied(True),
     ),
-    parts=listed(
+    parts=family.listed(
         {
             "embedding": "model.decoder.embed_tokens",
             "embedding.out": "model.decoder.project_in",

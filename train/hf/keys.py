@@ -33,7 +33,7 @@ class Settings:
     absent; ``aliases`` name the same setting.
     """
 
-    def __init__(self, values: Mapping[str, Any], where: str, aliases: Mapping[str, str]) -> None:
+    def __init__(self, values: dict[str, Any], where: str, aliases: Mapping[str, str]) -> None:
         self._values, self.where, self._aliases = values, where, aliases
 
     @property

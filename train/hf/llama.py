@@ -9,26 +9,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from train.hf import keys
 from train.hf.family import COMMON, Family, listed, of_decoder
-from train.hf.keys import (
-    GATED,
-    GATED_ONES,
-    Pairs,
-    Reading,
-    Row,
-    activated,
-    either,
-    expected,
-    flag,
-    length,
-    means,
-    number,
-    repeated,
-    tied,
-    whole,
-    without,
-    written,
-)
 from train.hf.rope import rope
 from train.model.config import ModelConfig
 from train.model.feed_forward_settings import Experts
@@ -55,7 +37,7 @@ _KINDS = {"sliding_attention": "W", "full_attention": "F"}
 _ALLOWS = COMMON | {
     "norm.kind": ("rms",),
     "bias": ("none",),
-    "feed_forward.activation": GATED_ONES,
+    "feed_forward.activation": keys.GATED_ONES,
     "attention.kv_heads": ("heads", "fewer than heads"),
     "attention.head_dim": ("hidden / heads", "other"),
     "position.kind": ("rope",),
@@ -65,41 +47,42 @@ _ALLOWS = COMMON | {
 
 
 _KEYS = (
-    whole("hidden_size", "hidden"),
-    whole("intermediate_size", "feed_forward.width"),
-    whole("num_hidden_layers", "layers"),
-    whole("num_attention_heads", "attention.heads"),
-    whole("num_key_value_heads", "attention.kv_heads", lambda read: read.ours["attention.heads"]),
-    whole(
+    keys.whole("hidden_size", "hidden"),
+    keys.whole("intermediate_size", "feed_forward.width"),
+    keys.whole("num_hidden_layers", "layers"),
+    keys.whole("num_attention_heads", "attention.heads"),
+    keys.whole(
+        "num_key_value_heads", "attention.kv_heads", lambda read: read.ours["attention.heads"]
+    ),
+    keys.whole(
         "head_dim",
         "attention.head_dim",
         lambda read: read.ours["hidden"] // max(1, read.ours["attention.heads"]),
     ),
-    activated("hidden_act", GATED, "silu"),
-    length("max_position_embeddings", 2048),
-    number("rms_norm_eps", "norm.eps", 1e-6),
-    written("attention_dropout", 0.0),
+    keys.activated("hidden_act", keys.GATED, "silu"),
+    keys.length("max_position_embeddings", 2048),
+    keys.number("rms_norm_eps", "norm.eps", 1e-6),
+    keys.written("attention_dropout", 0.0),
     rope(),
-    expected("partial_rotary_factor", 1.0),
-    tied(False),
+    keys.expected("partial_rotary_factor", 1.0),
+    keys.tied(False),
 )
-_LONG = length("max_position_embeddings", 131_072)
+_LONG = keys.length("max_position_embeddings", 131_072)
 
 
-def _layers(config: ModelConfig) -> Pairs:
-    """Ministral's and Qwen's kinds of layers."""
+def _layers(config: ModelConfig) -> keys.Pairs:
     names = {"W": "sliding_attention", "F": "full_attention"}
     yield "sliding_window", next(filter(None, config.windows), None)
     yield "layer_types", [names["F" if size is None else "W"] for size in config.windows]
 
 
-def _qwen_layers(config: ModelConfig) -> Pairs:
+def _qwen_layers(config: ModelConfig) -> keys.Pairs:
     windows, (window, kinds) = any(config.windows), _layers(config)
     yield from (("use_sliding_window", windows), window)
     yield from (("max_window_layers", 0 if windows else config.layers), kinds)
 
 
-def _read_windows(reading: Reading, *, on: bool = True, first: int = 0) -> Pairs:
+def _read_windows(reading: keys.Reading, *, on: bool = True, first: int = 0) -> keys.Pairs:
     """``on``: whether there are windows where a file does not list the kinds of layers; ``first``:
     the layer they begin with.
     """
@@ -116,10 +99,13 @@ def _read_windows(reading: Reading, *, on: bool = True, first: int = 0) -> Pairs
     if window is None or "W" not in marks:
         yield "attention.window", None
     else:
-        yield from (("attention.window", window), ("attention.window_pattern", repeated(marks)))
+        yield from (
+            ("attention.window", window),
+            ("attention.window_pattern", keys.repeated(marks)),
+        )
 
 
-def _read_qwen(reading: Reading) -> Pairs:
+def _read_qwen(reading: keys.Reading) -> keys.Pairs:
     used = reading.file.flag("use_sliding_window", False)
     first = reading.file.whole("max_window_layers", 28)
     windows = [*_read_windows(reading, on=used, first=first)]
@@ -129,8 +115,8 @@ def _read_qwen(reading: Reading) -> Pairs:
 
 _QWEN = (
     *_KEYS,
-    length("max_position_embeddings", 32_768),
-    Row("windows", _qwen_layers, _read_qwen),
+    keys.length("max_position_embeddings", 32_768),
+    keys.Row("windows", _qwen_layers, _read_qwen),
 )
 _WINDOWS = ("none", "some layers", "every layer")
 _ANY_HEAD = (*_ALLOWS["attention.head_dim"], "other, heads not dividing hidden")
@@ -142,8 +128,8 @@ LLAMA = Family(
     allows=_ALLOWS | {"bias": ("none", "all", "feed-forward", "attention")},
     keys=(
         *_KEYS,
-        either("attention_bias", "attention.bias", "all", "none", False),
-        flag("mlp_bias", "feed_forward.bias", False),
+        keys.either("attention_bias", "attention.bias", "all", "none", False),
+        keys.flag("mlp_bias", "feed_forward.bias", False),
     ),
     parts=_PARTS,
     prefix="model.",
@@ -157,7 +143,7 @@ MISTRAL = replace(
     keys=(
         *_KEYS,
         _LONG,
-        written(
+        keys.written(
             "sliding_window",
             lambda config: config.windows[0],
             lambda reading: [("attention.window", reading.file.whole("sliding_window", None))],
@@ -171,7 +157,7 @@ MINISTRAL = replace(
     architecture="MinistralForCausalLM",
     tasks={},
     allows=_ALLOWS | {"attention.window": _WINDOWS, "attention.head_dim": _ANY_HEAD},
-    keys=(*_KEYS, _LONG, Row("windows", _layers, _read_windows)),
+    keys=(*_KEYS, _LONG, keys.Row("windows", _layers, _read_windows)),
 )
 QWEN2 = replace(
     LLAMA,
@@ -180,7 +166,7 @@ QWEN2 = replace(
     tasks=of_decoder("Qwen2"),
     allows=_ALLOWS
     | {"bias": ("qkv",), "attention.window": _WINDOWS, "attention.head_dim": _ANY_HEAD},
-    keys=(*_QWEN, means(("attention.bias", "qkv"))),
+    keys=(*_QWEN, keys.means(("attention.bias", "qkv"))),
     defaults={"sliding_window": 4096, "num_key_value_heads": 32},
 )
 QWEN3 = replace(
@@ -192,8 +178,8 @@ QWEN3 = replace(
     | {"attention.qk_norm": (True,), "attention.window": _WINDOWS, "attention.head_dim": _ANY_HEAD},
     keys=(
         *_QWEN,
-        expected("attention_bias", False, write=True),
-        means(("attention.qk_norm", True)),
+        keys.expected("attention_bias", False, write=True),
+        keys.means(("attention.qk_norm", True)),
     ),
     defaults={"sliding_window": 4096, "num_key_value_heads": 32, "head_dim": 128},
 )
@@ -209,11 +195,11 @@ OLMO = replace(
         "attention.head_dim": ("hidden / heads",),
     },
     keys=(
-        *without(_KEYS, "rms_norm_eps", "head_dim"),
-        expected("attention_bias", False, write=True),
-        expected("clip_qkv", None, write=True),
+        *keys.without(_KEYS, "rms_norm_eps", "head_dim"),
+        keys.expected("attention_bias", False, write=True),
+        keys.expected("clip_qkv", None, write=True),
         # Its norm has no weights, and its eps is in the code.
-        means(("norm.kind", "layer_plain"), ("norm.eps", 1e-5)),
+        keys.means(("norm.kind", "layer_plain"), ("norm.eps", 1e-5)),
     ),
 )
 
@@ -234,12 +220,12 @@ MIXTRAL = replace(
     allows={**MISTRAL.allows, "feed_forward.kind": ("experts",)},
     keys=(
         *MISTRAL.keys,
-        whole("num_local_experts", "feed_forward.count", 8),
-        whole("num_experts_per_tok", "feed_forward.top_k", 2),
-        number("router_aux_loss_coef", "feed_forward.balance", 0.001),
-        number("router_jitter_noise", "feed_forward.jitter", 0.0),
-        written("output_router_logits", False),
-        means(("feed_forward.kind", "experts")),
+        keys.whole("num_local_experts", "feed_forward.count", 8),
+        keys.whole("num_experts_per_tok", "feed_forward.top_k", 2),
+        keys.number("router_aux_loss_coef", "feed_forward.balance", 0.001),
+        keys.number("router_jitter_noise", "feed_forward.jitter", 0.0),
+        keys.written("output_router_logits", False),
+        keys.means(("feed_forward.kind", "experts")),
     ),
     parts=(
         *MISTRAL.parts,
@@ -255,7 +241,7 @@ MIXTRAL = replace(
 )
 
 
-def _read_dense(reading: Reading) -> Pairs:
+def _read_dense(reading: keys.Reading) -> keys.Pairs:
     """The first layers and, by ``decoder_sparse_step``, others that have no experts."""
     file = reading.file
     dense = file.wholes("mlp_only_layers")
@@ -288,22 +274,22 @@ QWEN2_MOE = replace(
     },
     keys=(
         *QWEN2.keys,
-        written("intermediate_size", _dense_width),
-        whole("moe_intermediate_size", "feed_forward.width", 1408),
-        whole("shared_expert_intermediate_size", "feed_forward.shared_width", 5632),
-        whole("num_experts", "feed_forward.count", 60),
-        whole("num_experts_per_tok", "feed_forward.top_k", 4),
-        flag("norm_topk_prob", "feed_forward.normalise", False),
-        whole("decoder_sparse_step", "feed_forward.every", 1),
-        written(
+        keys.written("intermediate_size", _dense_width),
+        keys.whole("moe_intermediate_size", "feed_forward.width", 1408),
+        keys.whole("shared_expert_intermediate_size", "feed_forward.shared_width", 5632),
+        keys.whole("num_experts", "feed_forward.count", 60),
+        keys.whole("num_experts_per_tok", "feed_forward.top_k", 4),
+        keys.flag("norm_topk_prob", "feed_forward.normalise", False),
+        keys.whole("decoder_sparse_step", "feed_forward.every", 1),
+        keys.written(
             "mlp_only_layers",
             lambda config: list(range(config.feed_forward.first_dense)),
             _read_dense,
         ),
-        number("router_aux_loss_coef", "feed_forward.balance", 0.001),
-        written("output_router_logits", False),
-        expected("qkv_bias", True, write=True),
-        means(("feed_forward.kind", "experts"), ("feed_forward.shared_gate", True)),
+        keys.number("router_aux_loss_coef", "feed_forward.balance", 0.001),
+        keys.written("output_router_logits", False),
+        keys.expected("qkv_bias", True, write=True),
+        keys.means(("feed_forward.kind", "experts"), ("feed_forward.shared_gate", True)),
     ),
     parts=(
         *QWEN2.parts,

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -83,7 +82,18 @@ def tensors_of(folder: Path) -> Iterator[tuple[str, Tensor]]:
         yield from _tensors(look(folder))
 
 
-def import_model(folder: Path, out: Path, *, context: int | None = None) -> dict[str, Any]:
+@dataclass(frozen=True, kw_only=True)
+class Imported:
+    """What was written."""
+
+    family: str
+    parameters: int
+    vocab: int
+    context: int
+    checkpoint: str
+
+
+def import_model(folder: Path, out: Path, *, context: int | None = None) -> Imported:
     """The model of ``folder`` as a checkpoint of step 0 in ``out``, which generation and export
     read; returns what was written. Raises ``LlmcurateError``.
     """
@@ -104,13 +114,13 @@ def import_model(folder: Path, out: Path, *, context: int | None = None) -> dict
     settings = TrainConfig(context=min(source.config.context, TrainConfig.context))
     plan = Plan(model=source.config, train=settings, shards=f"imported from {source.family.name}")
     final = _begin(out, tokens, plan, weights)
-    return {
-        "family": source.family.name,
-        "parameters": parameters(source.config),
-        "vocab": source.config.vocab,
-        "context": source.config.context,
-        "checkpoint": final,
-    }
+    return Imported(
+        family=source.family.name,
+        parameters=parameters(source.config),
+        vocab=source.config.vocab,
+        context=source.config.context,
+        checkpoint=final,
+    )
 
 
 def _begin(out: Path, tokenizer: Path, plan: Plan, weights: dict[str, Tensor]) -> str:
@@ -134,7 +144,7 @@ def look(folder: Path, *, context: int | None = None) -> Source:
     settings = family.settings(values, str(path))
     if values.get("quantization_config"):
         raise settings.refusal("quantization_config", "set", "give the weights unquantised")
-    fields = family.read(settings, context) | {"vocab": settings.whole("vocab_size")}
+    fields = family.read(settings, context).ours | {"vocab": settings.whole("vocab_size")}
     try:
         config = from_dict(ModelConfig, unflat(fields), str(path))
     except LlmcurateError as error:
@@ -244,7 +254,6 @@ def _same(path: Path, head: str, embedding: tuple[Path, str]) -> None:
 
 
 def _tensors(source: Source) -> Iterator[tuple[str, Tensor]]:
-    """Our names and tensors, float32."""
     experts: list[Tensor] = []
     for weight in source.family.weights(source.config):
         path, name = source.files[weight.theirs]
@@ -268,7 +277,16 @@ def _first_names(names: list[str]) -> str:
 Rows = Callable[[npt.NDArray[np.float32], int], npt.NDArray[np.float32]]
 
 
-def transplant(folder: Path, out: Path, tokenizer: Path, rows: Rows) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Transplanted:
+    """The new number of tokens, the tables that changed, and the checkpoint."""
+
+    vocab: int
+    tables: list[str]
+    checkpoint: str
+
+
+def transplant(folder: Path, out: Path, tokenizer: Path, rows: Rows) -> Transplanted:
     """The model of ``folder``, ours or of transformers, as a checkpoint of step 0 in ``out``, with
     ``tokenizer`` (a tokenizer.json) in place of its own; returns what was written. ``rows``: what
     becomes of each table that has a row a token. Raises ``LlmcurateError``.
@@ -294,4 +312,4 @@ def transplant(folder: Path, out: Path, tokenizer: Path, rows: Rows) -> dict[str
         settings = replace(settings, objective=load_plan(checkpoint).train.objective)
     plan = Plan(model=replace(config, vocab=vocab), train=settings, shards="another tokenizer")
     final = _begin(out, tokenizer, plan, weights)
-    return {"vocab": vocab, "tables": changed, "checkpoint": final}
+    return Transplanted(vocab, changed, final)

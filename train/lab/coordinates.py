@@ -5,7 +5,7 @@ appendix D.1). Where they grow or shrink with the width, so does the best learni
 from __future__ import annotations
 
 import math
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -52,7 +52,6 @@ def at_width(config: ModelConfig, width: int, base: int | None) -> ModelConfig:
 
 
 def _beside(config: ModelConfig, width: int) -> dict[str, int]:
-    """The widths of what stands beside experts."""
     own = config.feed_forward
     if not isinstance(own, Experts):
         return {}
@@ -100,17 +99,23 @@ def _outputs(model: Decoder, tokens: Tensor) -> dict[str, Tensor]:
     return outputs
 
 
+@dataclass(frozen=True)
+class Growth:
+    """Sizes of an output at each width, and the power of the width that they grow with."""
+
+    sizes: list[float]
+    slope: float
+
+
 def coordinates(
     config: ModelConfig, widths: list[int], train: TrainConfig
-) -> dict[str, dict[str, Any]]:
-    """For ``muP`` with the least width as its base, and ``standard``: by output its ``sizes`` at
-    each width, and their ``slope``, the power of the width that they grow with.
-    """
-    table: dict[str, dict[str, Any]] = {}
+) -> dict[str, dict[str, Growth]]:
+    """By output, for ``muP`` with the least width as its base, and ``standard``."""
+    table: dict[str, dict[str, Growth]] = {}
     for kind, base in (("muP", min(widths)), ("standard", None)):
         rows = [sizes(at_width(config, width, base), train) for width in widths]
         table[kind] = {
-            name: {"sizes": [row[name] for row in rows], "slope": _slope(widths, rows, name)}
+            name: Growth([row[name] for row in rows], _slope(widths, rows, name))
             for name in rows[0]
         }
     return table

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -37,6 +36,22 @@ BEYOND = 1.25  # the largest divisor, over how many times longer the context bec
 SEARCHED = ("kind", "factor", "original_context", "short", "long", "attention_factor")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """``scaling``: LongRoPE's of a longer ``context``, as a model's settings take it, that has the
+    least loss on the beginnings of long texts; ``scores``: of it, of no scaling and of those that
+    the search begins from, nats a token on these texts (``search``) and on as many others
+    (``held_out``). ``evaluations``: how many scalings were tried.
+    """
+
+    context: int
+    texts: dict[str, int]
+    evaluations: int
+    seed: int
+    scores: dict[str, dict[str, float]]
+    scaling: dict[str, str | float | list[float]]
+
+
 def rope_search(
     judged: Judged,
     texts: Path,
@@ -48,12 +63,9 @@ def rope_search(
     precision: str = "auto",
     seed: int = 0,
     on_scored: Callable[[float], object] = bool,
-) -> dict[str, Any]:
-    """``scaling``: LongRoPE's of a longer ``context``, as a model's settings take it, that has the
-    least loss on the beginnings of ``rows`` long texts; ``scores``: of it, of no scaling and of
-    those that the search begins from, nats a token on these texts (``search``) and on as many
-    others (``held_out``). ``texts``: a folder of shards by the model's tokenizer. ``evaluations``:
-    how many scalings are tried; ``on_scored`` gets the least loss so far, after each. Raises
+) -> Found:
+    """Try at most ``evaluations`` scalings on ``rows`` long texts of ``texts``, a folder of shards
+    by the model's tokenizer; ``on_scored`` gets the least loss so far, after each. Raises
     ``LlmcurateError``.
     """
     model, config = judged.model, judged.model.config
@@ -78,14 +90,14 @@ def rope_search(
         compared = {
             name: {of: loss(scaling, of) for of in chosen} for name, scaling in named.items()
         }
-    return {
-        "context": context,
-        "texts": {of: len(numbers) for of, numbers in chosen.items()},
-        "evaluations": len(scores),
-        "seed": seed,
-        "scores": compared,
-        "scaling": {name: to_dict(best)[name] for name in SEARCHED},
-    }
+    return Found(
+        context=context,
+        texts={of: len(numbers) for of, numbers in chosen.items()},
+        evaluations=len(scores),
+        seed=seed,
+        scores=compared,
+        scaling={name: to_dict(best)[name] for name in SEARCHED},
+    )
 
 
 def older_scalings(config: ModelConfig, context: int) -> dict[str, RopeScaling]:
@@ -195,7 +207,6 @@ def _long_windows(text: Text, rows: int, seed: int) -> tuple[list[int], list[int
 
 
 def _examples(text: Text, numbers: list[int], model: Decoder) -> Example:
-    """Windows as rows, each a document of its own, on the model's device."""
     rows = [laid_out([text.rows.piece(number)], text.context)[0] for number in numbers]
     device = model.embedding.weight.device
     return Example(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,12 +20,22 @@ from train.model.positions import positions
 from train.objectives.objectives import both_ways
 
 
+@dataclass(frozen=True)
+class LayerBackend:
+    """Of a kind of layer: how many there are, what their mask is, the back end and the reason."""
+
+    layers: int
+    mask: list[str]
+    dtype: str
+    device: str
+    backend: str
+    why: str
+
+
 def layer_backends(
     model: ModelConfig, train: TrainConfig, device: torch.device
-) -> list[dict[str, Any]]:
-    """For each kind of layer: how many there are, what their mask is, the back end and the reason.
-    Raises ``LlmcurateError`` where the back end asked for cannot do one of them.
-    """
+) -> list[LayerBackend]:
+    """Raises ``LlmcurateError`` where the back end asked for cannot do one of the layers."""
     dtype = computes_in(device, train.precision)
     shape = (1, model.attention.heads, 2, model.attention.head_dim)
     like = SimpleNamespace(dtype=dtype, device=device, shape=shape, requires_grad=True)
@@ -34,16 +45,9 @@ def layer_backends(
         why = row.why
         if train.attention == "auto" and row.backend == "flex":
             why += f"; triton does not do {_not_for_triton(like, mask, model.attention.value_dim)}"
-        rows.append(
-            {
-                "layers": layers,
-                "mask": sorted(mask.features),
-                "dtype": str(dtype).removeprefix("torch."),
-                "device": device.type,
-                "backend": row.backend,
-                "why": why,
-            }
-        )
+        name = str(dtype).removeprefix("torch.")
+        shown = sorted(mask.features)
+        rows.append(LayerBackend(layers, shown, name, device.type, row.backend, why))
     return rows
 
 
@@ -76,7 +80,6 @@ def _not_for_triton(like: Any, mask: Mask, values: int) -> str:
 def _kinds(
     model: ModelConfig, train: TrainConfig, device: torch.device
 ) -> Iterator[tuple[int, Mask]]:
-    """Of each kind of layer how many there are, and its mask."""
     stacks = [model] if model.encoder is None else [model.reader, model]
     for stack in stacks:
         for sight in dict.fromkeys(stack.sights):
@@ -108,11 +111,11 @@ def _mask(model: ModelConfig, train: TrainConfig, sight: Sight, device: torch.de
     return mask.of_queries(2, 4) if shared else mask
 
 
-def backends_line(rows: list[dict[str, Any]]) -> str:
+def backends_line(rows: list[LayerBackend]) -> str:
     """The back ends in one line."""
     parts = [
-        f"{row['backend']} in {row['layers']} layers ({', '.join(row['mask'])}; "
-        f"{row['dtype']} on {row['device']}): {row['why']}"
+        f"{row.backend} in {row.layers} layers ({', '.join(row.mask)}; "
+        f"{row.dtype} on {row.device}): {row.why}"
         for row in rows
     ]
     return "attention: " + "; ".join(parts)

@@ -4,21 +4,21 @@ by what it is to learn.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+
+import torch
 
 from llmcurate.base.errors import LlmcurateError
-from train.device import autocast
+from train.config import TrainConfig
+from train.data.feed import Feed
 from train.loop.distributed import Ranks
 from train.loop.evaluate import Scores, Scoring, evaluate, scored
-from train.loop.start import Start, settled, teacher_of
+from train.loop.start import settled, teacher_of
 from train.model.convert import conversions
 from train.objective_settings import Objective
 from train.objectives.objectives import feed_of, objective
-from train.runs.plan import Plan
-
-if TYPE_CHECKING:
-    from train.loop.training import Run
+from train.runs.plan import Plan, Start
 
 
 def steps_of(plan: Plan) -> list[str]:
@@ -50,16 +50,17 @@ class Converted:
     after: Was
 
 
-def measured(run: Run) -> Converted | None:
-    """The line of a run's first step on its conversion, or None. Call before that step; every
-    process computes the same.
+def measured(
+    plan: Plan, feed: Feed, device: torch.device, held_out: Callable[[], Scores]
+) -> Converted | None:
+    """The line of a run's first step on its conversion, or None. Call before that step, with what
+    scores the new model; every process computes the same.
     """
-    plan = run.plan
     names = steps_of(plan)
-    if plan.start is None or not names or run.labelled is not None:
+    if plan.start is None or not names or feed.task is not None:
         return None
-    after = run.evaluate().held_out
-    before = _before(run, plan.start)
+    after = held_out()
+    before = _before(plan.train, plan.start, feed, device)
     return Converted(
         steps=names,
         before=None if before is None else _was(*before),
@@ -71,27 +72,24 @@ def _was(learned: Objective, scores: Scores) -> Was:
     return Was(objective=learned.kind, loss=scores.loss, bits_per_byte=scores.bits_per_byte)
 
 
-def _before(run: Run, start: Start) -> tuple[Objective, Scores] | None:
+def _before(
+    asked: TrainConfig, start: Start, feed: Feed, device: torch.device
+) -> tuple[Objective, Scores] | None:
     """The loss of the model as it was; None where it cannot learn any more what it did, as a
     discriminator without its generator.
     """
-    asked = run.plan.train
     context = min(asked.context, start.config.context)
     try:
-        alone = replace(asked, objective=start.objective, context=context, stages=())
-        settings = settled(start.config, alone)
+        before = replace(asked, objective=start.objective, context=context, stages=())
+        settings = settled(start.config, before)
     except LlmcurateError:
         return None
-    feed = feed_of(run.sampler.default, settings)
-    model = teacher_of(start).to(run.ranks.device)
-    rows = scored(feed, settings.eval_tokens, context)
-    how = Scoring(
-        batch_rows=settings.rows,
-        ranks=Ranks(device=run.ranks.device),
-        autocast=autocast(run.ranks.device, settings.precision),
-        loss_chunk=settings.loss_chunk,
-    )
-    return settings.objective, evaluate(model, rows, objective(settings, feed.vocabulary), how)
+    own_feed = feed_of(feed.default, settings)
+    model = teacher_of(start).to(device)
+    rows = scored(own_feed, settings.eval_tokens, context)
+    alone = Ranks(device=device)
+    how = Scoring(alone, settings.rows, settings.precision, settings.loss_chunk)
+    return settings.objective, evaluate(model, rows, objective(settings, own_feed.vocabulary), how)
 
 
 def notice(converted: Converted) -> str:

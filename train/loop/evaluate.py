@@ -26,6 +26,7 @@ from train.data.packing import pack, scatter
 from train.data.readers import Foreign, Ints
 from train.data.rows import Mixture, Piece, Rows, tokens_of
 from train.data.shards import Shards, read_shards
+from train.device import autocast
 from train.loop.distributed import Ranks
 from train.model.decoder import Decoder
 from train.objectives.causal import Causal
@@ -173,19 +174,27 @@ def scored(feed: Feed, budget: int, context: int) -> Scored:
     return Scored(parts, list(feed.labels.values()))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Scoring:
-    """How rows are scored: so many at once, by these processes, in this precision. ``loss_chunk``
+    """How rows are scored: by these processes, so many at once, in this precision. ``loss_chunk``
     as in the settings.
     """
 
-    batch_rows: int
     ranks: Ranks
-    autocast: AbstractContextManager[Any]
+    batch_rows: int
+    precision: str
     loss_chunk: int = 0
+
+    @property
+    def autocast(self) -> AbstractContextManager[Any]:
+        return autocast(self.ranks.device, self.precision)
 
 
 Measure = Callable[[Decoder, Example, int], Tensor]  # token_losses, or another figure of targets
+
+
+# What scores held-out text in place of ``evaluate``, by the objective; the lab adds to it.
+SCORES: dict[type[Objective], Callable[[Decoder, Feed, Objective, Scoring], Scores]] = {}
 
 
 @torch.no_grad()
@@ -361,7 +370,6 @@ class Text:
 def _sums(
     group: npt.NDArray[np.int64], values: npt.NDArray[np.float64], groups: int
 ) -> npt.NDArray[np.float64]:
-    """The values of each group, added up."""
     return np.bincount(group, values, minlength=groups).astype(np.float64, copy=False)
 
 

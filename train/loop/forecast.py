@@ -4,7 +4,6 @@ what the run would refuse, and writes nothing."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,84 +11,100 @@ from typing import Any
 import torch
 
 from llmcurate.base.disk.units import counted, format_bytes, format_duration, format_scaled
+from llmcurate.base.terminal import table
 from train.config import TrainConfig, stages_of
+from train.data.feed import FeedFigures
 from train.device import computes_in, pick_device
-from train.loop.backends import layer_backends
+from train.loop.backends import LayerBackend, layer_backends
 from train.loop.distributed import part_of, parts_of
 from train.loop.pretrain import start_from
 from train.loop.start import make_plan
-from train.measure.accounting import parameters, parts, run_cost
+from train.measure.accounting import Parameters, parameters, parts, run_cost
 from train.measure.describe import GPUS, Memory, training_memory
 from train.model.config import ModelConfig
 from train.objectives.losses import chunk_of
 from train.runs.checkpoint import step_of
 from train.runs.plan import Plan
 
+PARTS = tuple(field.name for field in dataclasses.fields(Memory))
+
+
+@dataclass(frozen=True)
+class OnDevice:
+    """The memory of one process on a kind of device."""
+
+    JSON = ("device", "precision", *(f"memory.{part}" for part in PARTS))
+    device: str
+    precision: str
+    memory: Memory
+
+
+@dataclass(frozen=True)
+class OnGpu:
+    """Whether memory is enough, and the seconds; None in fp32, for which no peak is known."""
+
+    name: str
+    memory: float
+    fits: bool
+    seconds: float | None
+
 
 @dataclass(frozen=True, kw_only=True)
-class Table:
-    """Rows under a title, and titles of the columns or none; ``left``: columns set to the left."""
+class Forecast:
+    """Bytes, seconds, FLOPs. ``done``: the steps of the checkpoint that the run would go on from;
+    FLOPs and seconds are those of the other steps.
+    """
 
-    title: str
-    rows: Sequence[tuple[str, ...]]
-    head: tuple[str, ...] = ()
-    left: tuple[int, ...] = (0,)
+    parameters: Parameters
+    steps: int
+    done: int
+    positions: int
+    positions_per_parameter: float
+    flops: float
+    data: FeedFigures
+    attention: list[LayerBackend]
+    processes: int
+    memory: list[OnDevice]
+    mfu: float
+    gpus: list[OnGpu]
 
+    def lines(self, model: str) -> list[str]:
+        """Tables; ``model``: the name of the preset, or the folder."""
+        rows = []
+        for stage in self.data.stages:
+            shape = f"{stage.rows:,} x {counted(stage.context, 'token')}"
+            rows.append((stage.name, f"{counted(stage.steps, 'step')} of {shape}"))
+        ratio = self.positions_per_parameter
+        rows.append(("tokens", f"{self.positions:,}, {ratio:.3g} a parameter"))
+        rows += [(name, source.shown) for name, source in self.data.sources.items()]
+        if self.done:
+            rows.append(("done", f"{counted(self.done, 'step')}; the rest is to come"))
+        rows.append(("operations", f"{format_scaled(self.flops)}FLOP"))
+        title = f"{model}: {self.parameters.total:,} parameters"
+        of_run = table((), rows, left=(0, 1), indent=2)
+        return [title, *of_run, "", *self._memory(), "", *self._gpus()]
 
-def forecast_tables(model: str, figures: dict[str, Any]) -> Iterator[Table]:
-    """``model``: the name of the preset, or the folder."""
-    yield _run(model, figures)
-    yield _memory_table(figures["memory"], figures["processes"])
-    yield _gpus(figures)
+    def _memory(self) -> list[str]:
+        names, several = {"cpu": "CPU", "cuda": "GPU"}, self.processes > 1
+        rows = [
+            (part, *(format_bytes(getattr(own.memory, part)) for own in self.memory))
+            for part in PARTS
+        ]
+        head = ("", *(f"{names[own.device]}, {own.precision}" for own in self.memory))
+        title = "Memory" + (f" of each of {self.processes:,} processes" if several else "")
+        return [title, *table(head, rows, indent=2)]
 
-
-def _run(model: str, figures: dict[str, Any]) -> Table:
-    data, ratio = figures["data"], figures["positions_per_parameter"]
-    rows = []
-    for stage in data["stages"]:
-        shape = f"{stage['rows']:,} x {counted(stage['context'], 'token')}"
-        rows.append((stage["name"], f"{counted(stage['steps'], 'step')} of {shape}"))
-    rows.append(("tokens", f"{figures['positions']:,}, {ratio:.3g} a parameter"))
-    for name, source in data["sources"].items():
-        again = source["repeated_tokens"]
-        of = f"{source['epochs']:.2f} epochs of {counted(source['unique_tokens'], 'token')}"
-        rows.append((name, of + (f", {again:,} of them again" if again else "")))
-    if figures["done"]:
-        rows.append(("done", f"{counted(figures['done'], 'step')}; the rest is to come"))
-    rows.append(("operations", f"{format_scaled(figures['flops'])}FLOP"))
-    title = f"{model}: {figures['parameters']['total']:,} parameters"
-    return Table(title=title, rows=rows, left=(0, 1))
-
-
-def _memory_table(memory: list[dict[str, Any]], processes: int) -> Table:
-    """Of one process, on each kind of device."""
-    names = {"cpu": "CPU", "cuda": "GPU"}
-    return Table(
-        title="Memory" + (f" of each of {processes:,} processes" if processes > 1 else ""),
-        head=("", *(f"{names[m['device']]}, {m['precision']}" for m in memory)),
-        rows=[
-            (kind, *(format_bytes(m[kind]) for m in memory))
-            for kind in ("weights", "gradients", "optimizer", "activations", "peak")
-        ],
-    )
-
-
-def _gpus(figures: dict[str, Any]) -> Table:
-    """How long the operations take, and whether the memory is enough."""
-    rows = []
-    for gpu in figures["gpus"]:
-        seconds = gpu["seconds"]  # None: in fp32, for which no peak is known
-        time = "not known in fp32" if seconds is None else format_duration(seconds)
-        fits = "fits" if gpu["fits"] else "does not fit"
-        rows.append((gpu["name"], time, f"{fits} in {format_bytes(gpu['memory'])}"))
-    return Table(
-        title=(
-            f"Time on {counted(figures['processes'], 'GPU')} at {100 * figures['mfu']:.0f} % of the"
+    def _gpus(self) -> list[str]:
+        rows = []
+        for gpu in self.gpus:
+            time = "not known in fp32" if gpu.seconds is None else format_duration(gpu.seconds)
+            fits = "fits" if gpu.fits else "does not fit"
+            rows.append((gpu.name, time, f"{fits} in {format_bytes(gpu.memory)}"))
+        title = (
+            f"Time on {counted(self.processes, 'GPU')} at {100 * self.mfu:.0f} % of the"
             " peak in bf16, without evaluations and checkpoints"
-        ),
-        rows=rows,
-        left=(0, 2),
-    )
+        )
+        return [title, *table((), rows, left=(0, 2), indent=2)]
 
 
 # Share of the data sheet's peak, which good trainers reach on one machine of A100 or H100: 38 to
@@ -106,10 +121,9 @@ def forecast(
     train: TrainConfig | None = None,
     resume: bool = True,
     processes: int = 1,
-) -> dict[str, Any]:
-    """As plain values, of what ``pretrain`` with these arguments would do in ``processes``; bytes,
-    seconds, FLOPs. ``done``: the steps of the checkpoint in ``out`` that it would go on from; FLOPs
-    and seconds are those of the other steps. Raises ``LlmcurateError`` as it would.
+) -> Forecast:
+    """Of what ``pretrain`` with these arguments would do in ``processes``. Raises
+    ``LlmcurateError`` as it would.
     """
     plan, feed = make_plan(shards, model, train or TrainConfig(), changes)
     settings, device = plan.train, pick_device(plan.train.device)
@@ -122,39 +136,31 @@ def forecast(
         flops += run_cost(plan.teaches.config, settings, done)[1] / 3
     memory = {kind: _memory(plan, kind, processes) for kind in {device.type: 0, "cuda": 0}}
     half = _precision(settings, "cuda") == "bf16"
-    return {
-        "parameters": dataclasses.asdict(counted) | {"total": counted.total},
-        "steps": settings.steps,
-        "done": done,
-        "positions": positions,
-        "positions_per_parameter": positions / counted.total,
-        "flops": flops,
-        "data": feed.summary(),
-        "attention": layer_backends(plan.model, settings, device),
-        "processes": processes,
-        "memory": [
-            {
-                "device": kind,
-                "precision": _precision(settings, kind),
-                **dataclasses.asdict(taken),
-            }
-            for kind, taken in memory.items()
-        ],
-        "mfu": MFU,
-        "gpus": [
-            {
-                "name": gpu.name,
-                "memory": gpu.memory,
-                "fits": memory["cuda"].peak <= gpu.memory,
-                "seconds": flops / (MFU * gpu.flops * processes) if half else None,
-            }
+    return Forecast(
+        parameters=counted,
+        steps=settings.steps,
+        done=done,
+        positions=positions,
+        positions_per_parameter=positions / counted.total,
+        flops=flops,
+        data=feed.summary(),
+        attention=layer_backends(plan.model, settings, device),
+        processes=processes,
+        memory=[OnDevice(kind, _precision(settings, kind), own) for kind, own in memory.items()],
+        mfu=MFU,
+        gpus=[
+            OnGpu(
+                gpu.name,
+                gpu.memory,
+                memory["cuda"].peak <= gpu.memory,
+                flops / (MFU * gpu.flops * processes) if half else None,
+            )
             for gpu in GPUS
         ],
-    }
+    )
 
 
 def _precision(settings: TrainConfig, kind: str) -> str:
-    """What matrix products would be in on such a device."""
     half = computes_in(torch.device(kind), settings.precision) == torch.bfloat16
     return "bf16" if half else "fp32"
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ from llmcurate.base.disk.files import clear_dead, write_atomic
 from llmcurate.base.disk.sealed_json import encode_json, seal, unseal
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import LlmcurateError, UsageError
+from llmcurate.base.messages import json_values
 from train.config import TrainConfig
 from train.data.feed import Feed
 from train.data.shards import Comparison, load_tokenizer
@@ -37,17 +37,7 @@ from train.measure.accounting import active_parameters, parameters
 from train.measure.step_documents import remember
 from train.model.config import ModelConfig
 from train.model.plugins import blamed
-from train.runs.checkpoint import (
-    best,
-    complete,
-    load_plan,
-    newest,
-    no_link,
-    set_aside,
-    step_of,
-    take_up,
-    tokenizer_of,
-)
+from train.runs import checkpoint
 from train.runs.metrics import read_lines
 from train.runs.plan import Plan
 
@@ -89,11 +79,11 @@ def summarise(run: Run) -> dict[str, Any]:
 def _figures(run: Run, evaluation: Evaluation, sample: str | None) -> dict[str, Any]:
     plan, settings, data = run.plan, run.plan.train, run.sampler.summary()
     scores = evaluation.held_out
-    sources = data["sources"].values()
+    sources = data.sources.values()
     lines = read_lines(run.out / "metrics.jsonl")
     losses = [line["loss"] for line in lines if line.get("loss") is not None]
     seconds = sum(line["timing"]["seconds"] for line in lines)
-    top = best(complete(run.out / "checkpoints"))
+    top = checkpoint.best(checkpoint.complete(run.out / "checkpoints"))
     read = sum(
         figures["seconds"] * figures["tokens_per_second"]
         for figures in (x["timing"] for x in lines)
@@ -109,30 +99,32 @@ def _figures(run: Run, evaluation: Evaluation, sample: str | None) -> dict[str, 
         timing["mfu"] = speed * run.flops / (run.peak * run.ranks.count)
     return {
         "parameters": parameters(plan.model),
-        **_of_experts(plan.model, lines),
+        **({"active_parameters": active_parameters(plan.model)} if plan.model.sparse else {}),
+        # the last of the log
+        **{name: line[name] for name in ("load", "loads") for line in lines if name in line},
         **({"converted": lines[0]["converted"]} if lines and "converted" in lines[0] else {}),
         "flops_per_token": run.flops,
         "steps": settings.steps,
         "tokens": run.tokens,
-        "epochs": sum(source["tokens"] for source in sources)
-        / max(1, sum(source["unique_tokens"] for source in sources)),
+        "epochs": sum(source.tokens for source in sources)
+        / max(1, sum(source.unique_tokens for source in sources)),
         "first_loss": losses[0] if losses and lines[0]["step"] == 1 else None,
         "last_loss": losses[-1] if losses else None,
         "skipped_steps": sum("skipped" in line for line in lines),
         "held_out_loss": scores.loss,
         "bits_per_byte": scores.bits_per_byte,
         **({"held_out_terms": scores.terms} if scores.terms else {}),
-        "held_out_documents": sum(source["held_out_documents"] for source in sources),
-        "held_out_sources": {name: asdict(score) for name, score in scores.sources.items()},
+        "held_out_documents": sum(source.held_out_documents for source in sources),
+        "held_out_sources": json_values(scores.sources),
         "scored_documents": scores.documents,
         "scored_tokens": scores.tokens,
-        "eval": evaluation.of_texts(),
+        "eval": json_values(evaluation.texts),
         "eval_shards": fingerprints(run.texts),
-        "train_documents": sum(source["documents"] for source in sources),
-        "train_tokens": sum(source["unique_tokens"] for source in sources),
-        "data": data,
+        "train_documents": sum(source.documents for source in sources),
+        "train_tokens": sum(source.unique_tokens for source in sources),
+        "data": json_values(data),
         "device": run.ranks.device.type,
-        "attention": layer_backends(plan.model, settings, run.ranks.device),
+        "attention": json_values(layer_backends(plan.model, settings, run.ranks.device)),
         "checkpoint": f"checkpoints/step-{settings.steps:07d}",
         "best_checkpoint": f"checkpoints/{top.name}" if top else None,
         "sample": sample,
@@ -184,12 +176,12 @@ def _pretrain(
     checkpoints, texts = out / "checkpoints", texts_of(data)
     if group.first:
         out.mkdir(parents=True, exist_ok=True)
-        no_link(checkpoints)
+        checkpoint.no_link(checkpoints)
         clear_dead(out)
-        take_up(checkpoints, on_notice or (lambda line: None))
+        checkpoint.take_up(checkpoints, on_notice or (lambda line: None))
     group.wait()
     start = start_from(plan, checkpoints)
-    done = start is not None and step_of(start) == plan.train.steps
+    done = start is not None and checkpoint.step_of(start) == plan.train.steps
     if done and start is not None:
         summary = _finished(out / "train.json", start)
         if summary is not None and _scored_alike(summary, plan, texts):
@@ -214,7 +206,7 @@ def _pretrain(
         run = Run(plan, data, out, group, texts=texts)
         run.go(start, on_progress)
         return summarise(run)
-    first = 0 if start is None else step_of(start)
+    first = 0 if start is None else checkpoint.step_of(start)
     comparison = Comparison(data.shards.values(), out / "compared.jsonl", first)
     try:
         run = Run(plan, data, out, group, comparison.done, on_notice, texts)
@@ -224,36 +216,27 @@ def _pretrain(
     finally:
         comparison.close()
         if comparison.failed:
-            for path in complete(checkpoints):
-                if step_of(path) > comparison.since:
-                    set_aside(path)
-
-
-def _of_experts(model: ModelConfig, lines: list[dict[str, Any]]) -> dict[str, Any]:
-    """Where the model has experts: the weights that a token meets, and the last ``load`` and
-    ``loads`` of the log.
-    """
-    if not model.sparse:
-        return {}
-    names: tuple[str, ...] = ("load", "loads")
-    last = {name: line[name] for name in names for line in lines if name in line}
-    return {"active_parameters": active_parameters(model), **last}
+            for path in checkpoint.complete(checkpoints):
+                if checkpoint.step_of(path) > comparison.since:
+                    checkpoint.set_aside(path)
 
 
 def start_from(plan: Plan, checkpoints: Path) -> Path | None:
     """The checkpoint to go on from, or None; raises where going on would not be exact."""
-    start = newest(checkpoints)
+    start = checkpoint.newest(checkpoints)
     if start is None:
         return None
-    earlier = load_plan(start)
+    earlier = checkpoint.load_plan(start)
     if differ := plan.differences(earlier):
         raise UsageError(
             f"{start} was made under other settings ({'; '.join(differ)}): use those, or another"
             " output folder"
         )
     settled = plan.settled(earlier)
-    if step_of(start) > settled:
-        early = [path for path in complete(checkpoints) if step_of(path) <= settled]
+    if checkpoint.step_of(start) > settled:
+        early = [
+            path for path in checkpoint.complete(checkpoints) if checkpoint.step_of(path) <= settled
+        ]
         first = f"delete those after {early[-1].name}" if early else "use another output folder"
         raise UsageError(
             f"{start} was made for {counted(earlier.train.steps, 'step')}, and from step"
@@ -268,14 +251,13 @@ def _finished(path: Path, last: Path) -> dict[str, Any] | None:
     """The summary of a run that ended with the checkpoint ``last``; None where files of it are
     missing or damaged, which are then made again."""
     try:
-        tokenizer_of(last)
+        checkpoint.tokenizer_of(last)
         return unseal(json.loads(path.read_bytes()))
     except (OSError, ValueError, LlmcurateError):
         return None
 
 
 def _scored_alike(summary: dict[str, Any], plan: Plan, texts: dict[str, Text]) -> bool:
-    """Whether a finished run was scored on what this plan wants scored."""
     same_texts = summary.get("eval_shards", {}) == fingerprints(texts)
-    scored: dict[str, Any] = summary["plan"]["train"]
-    return same_texts and scored["eval_tokens"] == plan.train.eval_tokens
+    tokens: int = summary["plan"]["train"]["eval_tokens"]
+    return same_texts and tokens == plan.train.eval_tokens

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ from llmcurate.base.errors import RunFailed, UsageError
 from llmcurate.base.settings import change, flat
 from train.config import TrainConfig, model_at, stages_of
 from train.data.feed import Feed
-from train.data.labelled import LabelledFeed
 from train.data.packing import packing_for
 from train.data.shards import load_tokenizer
 from train.data.vocabulary import Vocabulary
@@ -30,28 +29,14 @@ from train.model.decoder import Decoder
 from train.model.heads import with_task
 from train.model.plugins import plugins
 from train.model.presets import PRESETS, preset
-from train.objective_settings import Auto, Objective
+from train.objective_settings import Auto
 from train.objectives.objectives import OBJECTIVES, feed_of, objective_for
 from train.optim.optimizers import check_optimizer
 from train.optim.schedules import schedule
 from train.runs.checkpoint import load_plan, model_of, newest, tokenizer_of, weights_of
 from train.runs.metrics import check_packages
-from train.runs.plan import Plan
+from train.runs.plan import Plan, Start
 from train.split import copy_into
-
-
-@dataclass(frozen=True, kw_only=True)
-class Start:
-    """``digest``: SHA-256 over those of the weights' files, which decide the result, wherever they
-    lie. ``tokenizer``: where its tokenizer.json is, if it has one. ``objective``: what it learned,
-    ``Auto`` where that is not known.
-    """
-
-    folder: Path
-    config: ModelConfig
-    digest: str
-    tokenizer: Path
-    objective: Objective = field(default_factory=Auto)
 
 
 def start_of(folder: Path) -> Start:
@@ -172,8 +157,8 @@ def make_plan(
         sized = "vocab" not in values and model.vocab < size
     if sized:
         model = replace(model, vocab=size)
-    if isinstance(data, LabelledFeed):
-        model = with_task(model, data.data.task.kind, data.data.names)
+    if data.task is not None:
+        model = with_task(model, data.task.kind, data.task.labels)
     model_at(model, train, len(train.stages))  # refuse before anything is written
     if model.vocab < size:
         raise UsageError(
@@ -234,7 +219,6 @@ def settled(model: ModelConfig, train: TrainConfig) -> TrainConfig:
 
 
 def _check_objective(model: ModelConfig, train: TrainConfig) -> None:
-    """Raise where a model has no use for what the settings ask for."""
     if train.eval and model.form != "decoder":
         raise UsageError(
             f"eval: an {model.form} gives texts no likelihood; held-out text is scored by its "

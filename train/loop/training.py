@@ -35,15 +35,14 @@ from llmcurate.base.disk.files import replacing, write_atomic
 from llmcurate.base.disk.sealed_json import encode_json, seal, unseal
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import LlmcurateError, RunFailed
+from llmcurate.base.index import modules_of
+from llmcurate.base.messages import json_values
 from train.config import TrainConfig, locate, model_at
 from train.data.feed import Feed
-from train.data.labelled import LabelledFeed
-from train.device import autocast
 from train.loop import conversion
 from train.loop.distributed import Ranks, place_model, settle
-from train.loop.evaluate import Scores, Scoring, Text, evaluate, scored, terms_of
+from train.loop.evaluate import SCORES, Scores, Scoring, Text, evaluate, scored, terms_of
 from train.loop.start import take_over, teacher_of
-from train.loop.task_scores import assess
 from train.loop.training_step import Stepper
 from train.measure.accounting import run_cost
 from train.measure.describe import peak_of
@@ -52,18 +51,10 @@ from train.model.convert import conversions
 from train.model.decoder import Decoder
 from train.model.positions import Rotary
 from train.objectives.losses import Losses
-from train.objectives.objectives import both_ways
+from train.objectives.objectives import both_ways, kind_of
 from train.optim.optimizers import Average, optimizers
 from train.optim.schedules import learning_rate
-from train.runs.checkpoint import (
-    Saver,
-    State,
-    load_average,
-    load_model,
-    load_optimizer,
-    load_state,
-    newest,
-)
+from train.runs import checkpoint
 from train.runs.metrics import Log, Pending
 from train.runs.plan import Plan
 
@@ -118,36 +109,44 @@ class Guard:
         self.spikes = spikes
 
 
+@dataclasses.dataclass(frozen=True)
+class Spike:
+    """``step``, and the ``first`` one passed over for it, counted from 1."""
+
+    JSON = ("step", "from=first", "reason", "documents")
+    step: int
+    first: int
+    reason: str
+    documents: list[str]
+
+
 class PassedOver:
     """spikes.json: the steps whose data a rollback passes over, and why."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._reasons: list[tuple[range, str]] = []
-        self.spikes: list[dict[str, Any]] = []
+        self.spikes: list[Spike] = []
         if path.is_file():
             try:
-                self.spikes = unseal(json.loads(path.read_bytes()))["spikes"]
-                for spike in self.spikes:
-                    self._pass(spike)
+                for spike in unseal(json.loads(path.read_bytes()))["spikes"]:
+                    step, first = int(spike["step"]), int(spike["from"])
+                    self.spikes.append(Spike(step, first, spike["reason"], spike["documents"]))
             except (ValueError, KeyError, TypeError, OverflowError) as error:
                 raise RunFailed(f"{path}: cannot be read ({error}); delete it") from error
 
-    def add(self, *, first: int, step: int, reason: str, documents: list[str], write: bool) -> None:
-        """Pass over the data of the steps ``first`` to ``step``, counted from 0."""
-        spike = {"step": step + 1, "from": first + 1, "reason": reason, "documents": documents}
+    def add(self, spike: Spike, *, write: bool) -> None:
+        """Pass over the data of its steps."""
         self.spikes.append(spike)
-        self._pass(spike)
         if write:
-            write_atomic(self.path, encode_json(seal({"version": 1, "spikes": self.spikes})))
-
-    def _pass(self, spike: dict[str, Any]) -> None:
-        steps = range(int(spike["from"]) - 1, int(spike["step"]))
-        self._reasons.append((steps, f"passed over: step {spike['step']}: {spike['reason']}"))
+            spikes = json_values(self.spikes)
+            write_atomic(self.path, encode_json(seal({"version": 1, "spikes": spikes})))
 
     def reason(self, step: int) -> str | None:
         """The spike for which the data of ``step``, counted from 0, is passed over, or None."""
-        return next((reason for steps, reason in self._reasons[::-1] if step in steps), None)
+        for spike in self.spikes[::-1]:
+            if spike.first <= step + 1 <= spike.step:
+                return f"passed over: step {spike.step}: {spike.reason}"
+        return None
 
 
 WARM_UP = 2  # steps before those traced: the first compiles and allocates, the next warms the tool
@@ -212,10 +211,6 @@ class Evaluation:
     held_out: Scores
     texts: dict[str, Scores]
 
-    def of_texts(self) -> dict[str, Any]:
-        """As JSON has them."""
-        return {name: dataclasses.asdict(scores) for name, scores in self.texts.items()}
-
 
 class _Spike(Exception):
     """A step to go back behind."""
@@ -240,14 +235,15 @@ class Run:
         self.check, self.on_notice = check, on_notice
         self.plan, self.sampler, self.out, self.ranks = plan, feed, out, ranks
         settings = plan.train
-        self.labelled = feed if isinstance(feed, LabelledFeed) else None
-        if self.labelled is None:
+        modules_of("train.lab.tasks")
+        self.own_scores = SCORES.get(kind_of(settings))
+        if self.own_scores is None:
             self.scored = scored(feed, settings.eval_tokens, settings.context)
         self.texts = texts or {}
         self.converted: conversion.Converted | None = None
         self.passed = PassedOver(out / "spikes.json")
         parts = ranks.shards(settings)
-        self.saver = Saver(out / "checkpoints", plan, first=ranks.first, parts=parts)
+        self.saver = checkpoint.Saver(out / "checkpoints", plan, first=ranks.first, parts=parts)
         positions, flops = run_cost(plan.model, settings)
         self.flops = flops / positions
         self.peak = peak_of(ranks.device)
@@ -262,7 +258,7 @@ class Run:
             stack.recompute = settings.recompute
         self.model.both_ways = both_ways(settings)
         start = self.plan.start
-        if start is None or newest(self.out / "checkpoints") is not None:
+        if start is None or checkpoint.newest(self.out / "checkpoints") is not None:
             self.model.initialise(settings.seed)
         else:
             if any(step.anew for step in conversions(start.config, self.plan.model)):
@@ -285,7 +281,12 @@ class Run:
             while True:
                 first = self.load(start)
                 if start is None and self.converted is None:
-                    self.converted = conversion.measured(self)
+                    self.converted = conversion.measured(
+                        self.plan,
+                        self.sampler,
+                        self.ranks.device,
+                        lambda: self.evaluate().held_out,
+                    )
                     if self.converted is not None and self.on_notice is not None:
                         self.on_notice(conversion.notice(self.converted))
                 log = self.log(first, start)
@@ -300,7 +301,7 @@ class Run:
                     self.stepper.close()
                     self.saver.wait()
                     self.ranks.wait()
-                    start = newest(self.out / "checkpoints")
+                    start = checkpoint.newest(self.out / "checkpoints")
                     self.build()
                 finally:
                     if log is not None:
@@ -314,7 +315,7 @@ class Run:
         """The log from ``first`` on; what is there is compared with what ``start`` says of it."""
         if not self.ranks.first:
             return None
-        expected = load_state(start).log if start is not None else ""
+        expected = checkpoint.load_state(start).log if start is not None else ""
         log = Log(self.out, first, self.plan, expected=expected)
         if log.damaged and self.on_notice is not None:
             self.on_notice(
@@ -327,11 +328,13 @@ class Run:
         """Take over a checkpoint, if there is one; the steps done."""
         if start is None:
             return 0
-        load_model(start, self.model)
-        load_optimizer(start, self.model, self.optimizer)
+        checkpoint.load_model(start, self.model)
+        state_of = self.optimizer.blank(self.model)
+        checkpoint.fill(start, checkpoint.stored(start, "optimizer"), state_of)
         if self.average is not None:
-            load_average(start, self.average)
-        state = load_state(start)
+            average = checkpoint.stored(start, "average")
+            checkpoint.fill(start, average, self.average.weights)
+        state = checkpoint.load_state(start)
         self.tokens = state.tokens
         if state.guard is not None:
             try:
@@ -391,7 +394,7 @@ class Run:
             if self.scores is not None:
                 lines[-1]["held_out"] = dataclasses.asdict(self.scores.held_out)
                 if self.texts:
-                    lines[-1]["eval"] = self.scores.of_texts()
+                    lines[-1]["eval"] = json_values(self.scores.texts)
                 if measured is not None and (shares := measured.shares()) is not None:
                     lines[-1]["loads"] = shares
             if log is not None:
@@ -453,16 +456,15 @@ class Run:
         self.bear(step, reason, self.recent_spikes(step))
         self.saver.wait()
         self.ranks.wait()
-        start = newest(self.out / "checkpoints")
-        behind = load_state(start).step if start is not None else 0
+        start = checkpoint.newest(self.out / "checkpoints")
+        behind = checkpoint.load_state(start).step if start is not None else 0
         first = max(behind, step + 1 - settings.spike_batches)
-        write = self.ranks.first
-        self.passed.add(first=first, step=step, reason=reason, documents=ids, write=write)
+        self.passed.add(Spike(step + 1, first + 1, reason, ids), write=self.ranks.first)
         raise _Spike
 
     def recent_spikes(self, step: int) -> int:
         """Spikes in the window that ends with this step, those gone back behind included."""
-        before = [spike["step"] - 1 for spike in self.passed.spikes]
+        before = [spike.step - 1 for spike in self.passed.spikes]
         first = step - self.plan.train.spike_window
         return len({spike for spike in (*before, *self.guard.spikes) if first < spike <= step})
 
@@ -480,12 +482,7 @@ class Run:
     def evaluate(self) -> Evaluation:
         """Score held-out text as the objective has it, and the other texts whole and causally."""
         settings = self.plan.train
-        how = Scoring(
-            batch_rows=settings.rows,
-            ranks=self.ranks,
-            autocast=autocast(self.ranks.device, settings.precision),
-            loss_chunk=settings.loss_chunk,
-        )
+        how = Scoring(self.ranks, settings.rows, settings.precision, settings.loss_chunk)
         with self.average.swapped() if self.average is not None else nullcontext():
             held_out = self._held_out(how)
             texts = {
@@ -496,15 +493,15 @@ class Run:
 
     def _held_out(self, how: Scoring) -> Scores:
         model, objective, settings = self.model, self.stepper.objective, self.plan.train
-        if self.labelled is not None:
-            return assess(model, self.labelled.data, self.labelled.aside, objective, how)
+        if self.own_scores is not None:
+            return self.own_scores(model, self.sampler, objective, how)
         scores = evaluate(model, self.scored, objective, how)
         terms = terms_of(Losses(model, settings), self.scored, objective, how)
         return dataclasses.replace(scores, terms=terms)
 
     def save(self, step: int, log: Log | None) -> None:
         scores = None if self.scores is None else dataclasses.asdict(self.scores.held_out)
-        state = State(
+        state = checkpoint.State(
             step=step,
             tokens=self.tokens,
             held_out=scores,

@@ -7,6 +7,7 @@ import dataclasses
 from collections import Counter
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar
 
 import torch
 
@@ -22,7 +23,7 @@ from train.model.position_settings import Rope
 from train.model.presets import DECAYS
 from train.model.roles import Role, roles
 from train.objective_settings import Denoiser
-from train.objectives.denoise import width
+from train.objectives.objectives import kind_of
 
 BLOCKS = "stack.blocks."  # of the model, an encoder and a generator
 
@@ -63,6 +64,7 @@ class Parameters:
     mtp: int = 0
     generator: int = 0
     other: int = 0
+    JSON: ClassVar = (*__annotations__, "total")
 
     @property
     def total(self) -> int:
@@ -217,7 +219,8 @@ def row_cost(config: ModelConfig, train: TrainConfig, context: int) -> tuple[int
     per_token = flops_per_token(config, context)
     if config.encoder is None or not isinstance(train.objective, Denoiser):
         return context, context * per_token
-    target, own, reader = width(train.objective, context), config.attention, config.reader
+    target = kind_of(train).targets(train.objective, context)
+    own, reader = config.attention, config.reader
     of_pairs = config.layers * 2 * config.hidden * own.kv_heads * own.head_dim
     source = sum(met for role, _, met in weights(reader) if role.use == "matrix") + of_pairs
     keys = sum(attended(reader, layer, context) for layer in range(reader.layers)) * context

@@ -21,17 +21,7 @@ from torch.utils._pytree import tree_leaves
 from llmcurate.base.errors import UsageError
 from llmcurate.base.settings import change
 from train.config import TrainConfig
-from train.measure.accounting import (
-    active_parameters,
-    architecture_row,
-    attended,
-    cache_bytes,
-    cache_bytes_per_token,
-    flops_per_token,
-    parts,
-    sharing,
-    weights,
-)
+from train.measure import accounting
 from train.model.attention_settings import Grouped, Latent
 from train.model.config import Attention, ModelConfig
 from train.model.decoder import Decoder
@@ -109,7 +99,7 @@ def training_memory(
         model = Decoder(config)
         for stack in model.stacks:
             stack.recompute = recompute
-        weights = sum(weight.numel() * weight.element_size() for weight in model.parameters())
+        held = sum(weight.numel() * weight.element_size() for weight in model.parameters())
         tokens = torch.zeros(rows, context, dtype=torch.long)
         # Autograd adds a tied head's gradient to the embedding's in place, though not while it is
         # traced: here they are two.
@@ -143,8 +133,8 @@ def training_memory(
         stepped.step()
         state = tracker.live - before
     return Memory(
-        weights=weights,
-        gradients=weights,
+        weights=held,
+        gradients=held,
         optimizer=state,
         activations=activations,
         peak=max(tracker.peak, highest + state),
@@ -173,7 +163,7 @@ def weight_bytes(config: ModelConfig, bits: int = 16) -> int:
     """Bytes of all weights that serving needs where matrices in blocks are kept in so many bits."""
     each = float(bits) if bits == 16 else bits + (16 + bits) / GROUP
     total = 0.0
-    for role, numbers, _ in weights(config):
+    for role, numbers, _ in accounting.weights(config):
         if role.part in ("mtp", "generator"):
             continue
         total += numbers * (each if role.use == "matrix" else 16) / 8
@@ -185,7 +175,7 @@ def most_texts(config: ModelConfig, memory: float, context: int, bits: int = 16)
     values in bf16; 0 where one is too many, or the weights alone are too large.
     """
     room = USABLE * memory - weight_bytes(config, bits)
-    return max(0, int(room // cache_bytes(config, context)))
+    return max(0, int(room // accounting.cache_bytes(config, context)))
 
 
 def serving(config: ModelConfig, *, memory: float, context: int, batch: int = 1) -> dict[str, Any]:
@@ -199,7 +189,10 @@ def serving(config: ModelConfig, *, memory: float, context: int, batch: int = 1)
         "weights": {name: weight_bytes(config, bits) for name, bits in PRECISIONS.items()},
         "contexts": contexts,
         "cache": [
-            {"batch": texts, "bytes": [texts * cache_bytes(config, length) for length in contexts]}
+            {
+                "batch": texts,
+                "bytes": [texts * accounting.cache_bytes(config, length) for length in contexts],
+            }
             for texts in batches
         ],
         "most": {
@@ -208,10 +201,10 @@ def serving(config: ModelConfig, *, memory: float, context: int, batch: int = 1)
         },
         "heads": [
             {
-                "kind": sharing(shared),
+                "kind": accounting.sharing(shared),
                 "kv_heads": shared.attention.kv_heads,
                 "own": shared.attention == config.attention,
-                "bytes_per_token": cache_bytes_per_token(shared),
+                "bytes_per_token": accounting.cache_bytes_per_token(shared),
                 "weights": weight_bytes(shared),
                 "most": [most_texts(shared, memory, length) for length in contexts],
             }
@@ -310,7 +303,7 @@ def training(config: ModelConfig, *, rows: int, context: int, width: int = 2) ->
     pass does twice the work on twice the data, so its intensities are about the same.
     """
     tokens = rows * context
-    keys = attended(config, 0, context)
+    keys = accounting.attended(config, 0, context)
     own = config.attention
     read = own.kv_heads * (own.head_dim + own.value_dim) * tokens
     sizes = own.head_dim, own.value_dim
@@ -382,7 +375,7 @@ def _operations(
     def of_file(part: str) -> Operation:
         """The matrices of a part whose class a file has, as its modules' roles say."""
         blocks = config.layers + (0 if config.encoder is None else config.encoder.layers)
-        known = ((role, met) for role, _, met in weights(config) if role.use == "matrix")
+        known = ((role, met) for role, _, met in accounting.weights(config) if role.use == "matrix")
         numbers = sum(met for role, met in known if role.part == part) / blocks
         return Operation(
             name=f"{part.replace('_', '-')} of a file",
@@ -474,18 +467,18 @@ def describe(
         optimizer=optimizer,
         loss_chunk=chunk_of(config.vocab, device="cuda"),
     )
-    counted = parts(config)
-    flops = flops_per_token(config, context)
+    counted = accounting.parts(config)
+    flops = accounting.flops_per_token(config, context)
     return {
         "config": dataclasses.asdict(config),
-        "row": architecture_row(config, preset),
+        "row": accounting.architecture_row(config, preset),
         "parameters": dataclasses.asdict(counted) | {"total": counted.total},
-        **({"active_parameters": active_parameters(config)} if config.sparse else {}),
+        **({"active_parameters": accounting.active_parameters(config)} if config.sparse else {}),
         "training_flops_per_token": flops,
         "gpu": dataclasses.asdict(device) | {"ridge": device.ridge},
         "tokens_per_second_at_peak": device.flops / flops,
-        "cache_bytes_per_token": cache_bytes_per_token(config),
-        "cache_bytes": cache_bytes(config, context) * batch,
+        "cache_bytes_per_token": accounting.cache_bytes_per_token(config),
+        "cache_bytes": accounting.cache_bytes(config, context) * batch,
         "rows": rows,
         "context": context,
         "batch": batch,

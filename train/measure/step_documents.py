@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from llmcurate.base.disk.files import write_atomic
 from llmcurate.base.disk.sealed_json import encode_json, seal, unseal
 from llmcurate.base.errors import RunFailed, UsageError
+from llmcurate.base.messages import OPTIONAL
 from train.config import Source, TrainConfig, locate, names
 from train.data.feed import Feed
 from train.objectives.objectives import feed_of
@@ -29,9 +30,30 @@ def remember(out: Path, feed: Feed) -> None:
     write_atomic(out / "shards.json", encode_json(seal(folders_of_shards)))
 
 
-def which(out: Path, step: int, shards: Path | None = None) -> dict[str, Any]:
-    """The documents of a step, counted from 1 as in the metrics: each once, in the order of the
-    batch, with the tokens that it gave.
+@dataclass(frozen=True)
+class Read:
+    """A document, and how many of its tokens a step read."""
+
+    shards: str
+    source: str
+    id: str
+    tokens: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step, its documents each once in the order of the batch; ``skipped``: why it was."""
+
+    step: int
+    stage: str
+    rows: int
+    tokens: int
+    documents: list[Read]
+    skipped: str | None = field(default=None, metadata=OPTIONAL)
+
+
+def which(out: Path, step: int, shards: Path | None = None) -> Step:
+    """The documents of a step, counted from 1 as in the metrics.
 
     ``shards``: where the shards of a run on one folder lie now, if they were moved. Raises
     ``LlmcurateError`` where the run or its shards are not there, or are others.
@@ -49,26 +71,20 @@ def which(out: Path, step: int, shards: Path | None = None) -> dict[str, Any]:
     taken = feed.documents(step - 1)
     owners = [feed.owner(number) for number in taken]
     sources = feed.rows.sources_of(list(taken))
-    documents = [
-        {"shards": label, "source": source, "id": name, "tokens": tokens}
-        for (label, _, _), source, name, tokens in zip(
-            owners, sources, feed.rows.ids(list(taken)), taken.values(), strict=True
-        )
-    ]
+    labels_of, ids = [label for label, _, _ in owners], feed.rows.ids(list(taken))
     stage, _ = locate(plan.train, step - 1)
-    answer = {
-        "step": step,
-        "stage": names(plan.train)[stage],
-        "rows": len(feed.row_numbers(step - 1)),
-        "tokens": sum(taken.values()),
-        "documents": documents,
-    }
     line = next((entry for entry in read_lines(out / "metrics.jsonl") if entry["step"] == step), {})
-    return answer | {"skipped": line["skipped"]} if "skipped" in line else answer
+    return Step(
+        step,
+        names(plan.train)[stage],
+        len(feed.row_numbers(step - 1)),
+        sum(taken.values()),
+        [*map(Read, labels_of, sources, ids, taken.values())],
+        line.get("skipped"),
+    )
 
 
 def _feed(out: Path, config: TrainConfig, shards: Path | None) -> Feed:
-    """What the run was fed, from where it lies now."""
     path = out / "shards.json"
     try:
         recorded = unseal(json.loads(path.read_bytes()))

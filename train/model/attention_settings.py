@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -171,6 +171,12 @@ class Grouped:
     def cached(self) -> int:
         """Numbers that a layer keeps of a token for those after it."""
         return 2 * self.kv_heads * self.head_dim
+
+
+def heads_of(hidden: int, heads: int, **more: Any) -> Grouped:
+    """As many key heads as query heads, which share the hidden dimensions."""
+    shape = {"heads": heads, "kv_heads": heads, "head_dim": hidden // heads}
+    return Grouped(**(shape | more))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,26 +8,18 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from train.model import layers
 from train.model.attention_settings import Grouped
 from train.model.config import DeepNorm, ModelConfig, Parallel, ReZero, Serial
 from train.model.feed_forward_settings import Dense
-from train.model.layers import (
-    CrossAttention,
-    Dropout,
-    FeedForward,
-    Notes,
-    SelfAttention,
-    View,
-    norm,
-)
 from train.model.plugin_settings import Plugin
 from train.model.plugins import chosen
 from train.model.positions import ENCODINGS, Positions
 from train.model.roles import Role, give
 
-ATTENTIONS: dict[type, Callable[..., nn.Module]] = {Grouped: SelfAttention}
+ATTENTIONS: dict[type, Callable[..., nn.Module]] = {Grouped: layers.SelfAttention}
 FEED_FORWARDS: dict[type, Callable[[ModelConfig, int], nn.Module]] = {
-    Dense: lambda config, layer: FeedForward(config)
+    Dense: lambda config, layer: layers.FeedForward(config)
 }
 
 
@@ -76,7 +68,7 @@ def join(config: ModelConfig) -> Join | ReZeroJoin:
     return (ReZeroJoin if isinstance(config.residual, ReZero) else Join)(config)
 
 
-def noted(out: Tensor | tuple[Tensor, Notes]) -> tuple[Tensor, Notes]:
+def noted(out: Tensor | tuple[Tensor, layers.Notes]) -> tuple[Tensor, layers.Notes]:
     """The output of a part, and what it says beside; most say nothing."""
     return out if isinstance(out, tuple) else (out, {})
 
@@ -97,31 +89,31 @@ class SerialBlock(nn.Module):
         super().__init__()
         place = config.norm.place
         self.post, sandwich = place == "post", place == "sandwich"
-        make = partial(nn.Identity if place == "none" else norm, config)
+        make = partial(nn.Identity if place == "none" else layers.norm, config)
         self.join = join(config)
         self.attention_norm = make() if layer or config.norm.first else nn.Identity()
         self.attention = attention(config, backend)
         self.attention_out_norm = make() if sandwich else None
-        self.attention_drop = Dropout(config.dropout, 2 * layer + 1)
+        self.attention_drop = layers.Dropout(config.dropout, 2 * layer + 1)
         if config.encoder is not None:
             self.cross_norm = make()
-            self.cross = CrossAttention(config, backend)
+            self.cross = layers.CrossAttention(config, backend)
             self.cross_out_norm = make() if sandwich else None
-            self.cross_drop = Dropout(config.dropout, -1 - layer)
+            self.cross_drop = layers.Dropout(config.dropout, -1 - layer)
         self.feed_forward_norm = make()
         self.feed_forward = feed_forward(config, layer)
         self.feed_forward_out_norm = make() if sandwich else None
-        self.feed_forward_drop = Dropout(config.dropout, 2 * layer + 2)
+        self.feed_forward_drop = layers.Dropout(config.dropout, 2 * layer + 2)
 
-    def forward(self, x: Tensor, view: View) -> tuple[Tensor, Notes]:
-        notes: Notes = {}
+    def forward(self, x: Tensor, view: layers.View) -> tuple[Tensor, layers.Notes]:
+        notes: layers.Notes = {}
         for name in view.parts:
             if name != "cross" or view.cross is not None:
                 x, part_notes = self._part(name, x, view)
                 notes |= part_notes
         return x, notes
 
-    def _part(self, name: str, x: Tensor, view: View) -> tuple[Tensor, Notes]:
+    def _part(self, name: str, x: Tensor, view: layers.View) -> tuple[Tensor, layers.Notes]:
         """x with what the part of this name adds to it, and what the part says."""
         part, normed = getattr(self, name), getattr(self, f"{name}_norm")
         again, drop = getattr(self, f"{name}_out_norm"), getattr(self, f"{name}_drop")
@@ -140,13 +132,13 @@ class ParallelBlock(nn.Module):
     def __init__(self, config: ModelConfig, layer: int, backend: str) -> None:
         super().__init__()
         assert isinstance(config.residual, Parallel)
-        self.attention_norm = norm(config)
+        self.attention_norm = layers.norm(config)
         self.attention = attention(config, backend)
-        self.feed_forward_norm = norm(config) if config.residual.norms == 2 else None
+        self.feed_forward_norm = layers.norm(config) if config.residual.norms == 2 else None
         self.feed_forward = feed_forward(config, layer)
-        self.drop = Dropout(config.dropout, 2 * layer + 1)
+        self.drop = layers.Dropout(config.dropout, 2 * layer + 1)
 
-    def forward(self, x: Tensor, view: View) -> tuple[Tensor, Notes]:
+    def forward(self, x: Tensor, view: layers.View) -> tuple[Tensor, layers.Notes]:
         read = self.attention_norm(x)
         other = read if self.feed_forward_norm is None else self.feed_forward_norm(x)
         mixed = self.attention(read, view)

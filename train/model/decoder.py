@@ -4,8 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import torch
@@ -21,9 +20,8 @@ from train.model.attention_settings import Sight
 from train.model.block import block
 from train.model.cache import Cache, Seen, places_of
 from train.model.config import ModelConfig
-from train.model.heads import Head, TaskHead, ahead, modules
+from train.model.heads import Head, other
 from train.model.layers import Dropout, View, last_norm, norm, note, of_tokens, wrapped
-from train.model.position_settings import NoPositions
 from train.model.positions import EMBEDDING, Positions, positions
 from train.model.roles import Role
 
@@ -224,10 +222,12 @@ class Decoder(nn.Module):
         self.stack = Stack(config, attention)
         self.encoder = None if config.encoder is None else Encoder(config, attention, self.stack)
         task = config.head.task
-        self.head = Head(config) if task is None else TaskHead(config, task)
-        self.mtp = modules(config, attention)
+        self.head: Any = Head(config) if task is None else other("task")(config, task)
+        self.mtp = other("mtp")(config, attention) if config.head.mtp else nn.ModuleList()
         small = config.generating
-        self.generator = None if small is None else Generator(small, Head(small), attention)
+        self.generator: Any = None
+        if small is not None:
+            self.generator = other("generator")(small, Head(small), attention)
 
     @property
     def stacks(self) -> list[Stack]:
@@ -262,7 +262,6 @@ class Decoder(nn.Module):
 
     @property
     def _predicts(self) -> Head:
-        """The head that predicts tokens."""
         head: Any = self.head if self.generator is None else self.generator.head
         if head.replaced is not None:
             raise UsageError("a discriminator predicts no tokens: give its generator's folder")
@@ -361,7 +360,6 @@ class Decoder(nn.Module):
         parallel: ContextParallel | None = None,
         **seen: Any,
     ) -> Tensor:
-        """What a stack makes of tokens: [batch, length, hidden]."""
         places = places_of(tokens, documents, cache)
         index, own = torch.arange(tokens.shape[1], device=tokens.device)[None], places
         if parallel is not None:
@@ -395,30 +393,9 @@ class Decoder(nn.Module):
             cache.source = seen
         return {"source": seen, "encoded": self.encode(source, documents, draws)}
 
-    def ahead(self, features: Tensor, tokens: Tensor, **seen: Any) -> Iterator[Tensor]:
-        """What the head reads to predict later tokens; see ``mtp.ahead``."""
-        return ahead(self, features, tokens, **seen)
-
     def empty_cache(self) -> Cache:
         """A cache for any number of texts."""
         return Cache(self.config)
-
-
-class Generator(nn.Module):
-    """A smaller stack on the discriminator's embeddings, which are the same for both: those of
-    tokens, of positions that are looked up, and of segments (Clark et al. 2020, section 3.2).
-    ``head``: to the embedding's dimensions, and with the embedding to the vocabulary.
-    """
-
-    def __init__(self, config: ModelConfig, head: nn.Module, backend: str) -> None:
-        super().__init__()
-        self.config = config
-        self.out = widened(config)
-        looked_up = config.position.table
-        self.stack = Stack(
-            replace(config, position=NoPositions()) if looked_up else config, backend
-        )
-        self.head = head
 
 
 def in_whole(name: str, config: ModelConfig) -> str:

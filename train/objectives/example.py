@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
@@ -12,13 +13,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from train.config import TrainConfig, stages_of
+from train.data.feed import Feed
 from train.data.packing import key_of, scatter
 from train.data.rows import Piece, Takes
 from train.data.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
     from train.attention import ContextParallel
-    from train.data.feed import Feed
+    from train.model.config import Task
     from train.model.decoder import Decoder
 
 Kind = TypeVar("Kind", bound="Objective")
@@ -102,10 +105,8 @@ class Example:
         return self._each(lambda tensor: tensor.to(device, non_blocking=True))
 
     def _each(self, work: Callable[[Tensor], Tensor]) -> Example:
-        tensors: dict[str, Any] = {
-            name: None if tensor is None else work(tensor) for name, tensor in self._parts()
-        }
-        return Example(**tensors)
+        parts = {name: work(tensor) for name, tensor in self._parts() if tensor is not None}
+        return replace(self, **parts)
 
     def _parts(self) -> list[tuple[str, Tensor | None]]:
         return [(field.name, getattr(self, field.name)) for field in fields(self)]
@@ -178,6 +179,33 @@ class Objective(ABC):
         """Whether a prompt is read both ways in generation."""
         return False
 
+    @staticmethod
+    def targets(settings: Any, context: int) -> int:
+        """Positions of a row of targets where one of sources has ``context``."""
+        return context
+
+    @staticmethod
+    def losses(settings: Any) -> Callable[[Tensor, Example], Tensor] | None:
+        """What gives the nats of each text by logits [rows, context, values] and example; None
+        where they are those of single tokens.
+        """
+        return None
+
+    @classmethod
+    def feed(
+        cls,
+        path: Path | None,
+        config: TrainConfig,
+        *,
+        task: Task | None = None,
+        tokenizer: Path | None = None,
+    ) -> Feed:
+        """The text of a run; of labelled texts with the ``task`` that the model has already, if it
+        has, and its ``tokenizer``.
+        """
+        asked, context = config.objective, max(stage.context for stage in stages_of(config))
+        return Feed(path, config, cls.needs(asked, context), cls.takes(asked))
+
     def study(self, feed: Feed) -> None:  # noqa: B027 (few have to)
         """Look at the text of a run before it begins."""
 
@@ -220,15 +248,14 @@ def examples(
         objective.example(rows.pieces(row), rows.width(row), Draws(seed, epoch, rows))
         for row, epoch in numbered
     ]
-    joined: dict[str, Any] = {
-        name: None
-        if first is None
-        else torch.cat([getattr(row_example, name) for row_example in per_row])
+    joined = {
+        name: torch.cat([getattr(row_example, name) for row_example in per_row])
         for name, first in per_row[0]._parts()
+        if first is not None
     }
     if objective.sparse:
         joined["scored"] = (joined["targets"].flatten() != IGNORED).nonzero().flatten()
-    return Example(**joined)
+    return replace(per_row[0], **joined)
 
 
 def laid_out(pieces: Sequence[Piece], context: int) -> tuple[Example, list[tuple[Piece, slice]]]:

@@ -22,48 +22,7 @@ from train.device import in_products
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.model.feed_forward_settings import Experts
-from train.model.heads import PLACES, later_targets
-from train.objective_settings import Replaced
-from train.objectives.example import IGNORED, Example
-from train.objectives.labels import span_losses
-from train.objectives.masked import put_in, sampled
-
-
-class Beside(NamedTuple):
-    """Of each token of the flattened rows, [rows * context]: where the tokens ``left`` and
-    ``right`` of its span stand, its ``place`` in the span, from 0, and whether it is ``known`` by
-    them: it is hidden, the span lies within its document, and its place is below 20.
-    """
-
-    left: Tensor
-    right: Tensor
-    place: Tensor
-    known: Tensor
-
-    def at(self, places: Tensor) -> Beside:
-        """Of some of the tokens."""
-        return Beside(*(part.index_select(0, places) for part in self))
-
-
-def beside(targets: Tensor, documents: Tensor | None) -> Beside:
-    """What stands beside the spans of hidden tokens of rows [rows, context]. Spans that meet are
-    one.
-    """
-    rows, context = targets.shape
-    documents = torch.zeros_like(targets) if documents is None else documents
-    hidden = targets != IGNORED
-    numbers = torch.arange(context, device=targets.device).expand_as(targets)
-    left = numbers.masked_fill(hidden, -1).cummax(-1).values
-    right = numbers.masked_fill(hidden, context).flip(-1).cummin(-1).values.flip(-1)
-    place = numbers - left - 1
-    known = hidden & (left >= 0) & (right < context) & (place < PLACES)
-    left, right = left.clamp(min=0), right.clamp(max=context - 1)
-    for side in (left, right):
-        known = known & (documents.gather(-1, side) == documents)
-    first = torch.arange(rows, device=targets.device)[:, None] * context
-    place = place.clamp(0, PLACES - 1)
-    return Beside(*(part.flatten() for part in (first + left, first + right, place, known)))
-
+from train.objectives.example import IGNORED, OBJECTIVES, Example, Objective
 
 LOGITS = 1 << 26  # of a chunk at most, on a CPU
 GPU_LOGITS = 1 << 28  # 512 MiB in bfloat16, and as much again for their gradient
@@ -269,6 +228,24 @@ class Term(NamedTuple):
     weight: float
 
 
+class Pass(NamedTuple):
+    """What a micro-batch has become: the ``features`` [rows, context, hidden] of the ``example``,
+    and what the head's matrix reads of those that are scored, ``read`` [targets, hidden]. ``draws``
+    decide on dropout, ``chunk`` tokens have logits at once, ``notes`` are what layers say.
+    """
+
+    features: Tensor
+    read: Tensor
+    example: Example
+    draws: Tensor | None
+    chunk: int
+    notes: dict[str, list[Tensor]]
+
+
+# Terms of what stands beside the head (``model.heads.HEADS``), by the same names.
+TERMS: dict[str, Callable[[Losses, Pass], dict[str, Term]]] = {}
+
+
 class Losses(nn.Module):
     """The terms of a micro-batch by name: ``objective``, what is learned from its targets, and what
     it consists of, ``loss`` (nats) and ``z_loss`` (squared log normalisers); of pairs of segments
@@ -291,8 +268,13 @@ class Losses(nn.Module):
         super().__init__()
         self.parallel = parallel
         self.model, self.z_loss, self.chunk = model, config.z_loss, config.loss_chunk
-        self.mtp_weight, own = config.mtp_weight, config.objective
-        self.replaced_weight = (own if isinstance(own, Replaced) else Replaced()).weight
+        self.config, own = config, config.objective
+        self.of_texts = OBJECTIVES.get(type(own), Objective).losses(own)
+        head = model.head
+        there = {"pair": head.pair, "boundary": head.boundary, "generator": model.generator}
+        self.beside = [TERMS[name] for name, part in there.items() if part is not None]
+        if model.mtp:
+            self.beside.append(TERMS["mtp"])
         self.share = config.teacher_weight if teacher is not None else 0.0
         self.temperature = config.temperature
         self.teacher = (teacher,)  # out of sight of whoever asks for this module's weights
@@ -301,8 +283,8 @@ class Losses(nn.Module):
         """``draws``: int64 [rows], what decides on dropout."""
         notes: dict[str, list[Tensor]] = {}
         features = example.read_by(self.model, draws, self.parallel, notes)
-        if example.ends is not None:
-            nats = span_losses(self.model.logits(features), example).sum()
+        if self.of_texts is not None:
+            nats = self.of_texts(self.model.logits(features), example).sum()
             spans = {"objective": Term(nats, "targets", 1.0), "loss": Term(nats, "targets", 0.0)}
             spans["z_loss"] = Term(0.0 * nats, "targets", 0.0)
             return spans | of_experts(self.model.config, notes)
@@ -317,15 +299,9 @@ class Losses(nn.Module):
             "loss": Term(nats, "targets", 0.0),
             "z_loss": Term(self.z_loss * squares, "targets", 0.0),
         }
-        if self.model.head.pair is not None:
-            terms["pairs"] = self._of_pairs(self.model.head.pair, features, example)
-        if self.model.head.boundary is not None:
-            terms["boundary"] = self._of_spans(self.model.head.boundary, features, example, chunk)
-        if self.model.generator is not None:
-            terms |= self._of_replaced(read, example, draws, chunk)
-        if self.model.mtp:
-            nats_ahead = self._ahead(features, example, draws, chunk, notes)
-            terms["mtp"] = Term(nats_ahead, "targets", self.mtp_weight)
+        batch = Pass(features, read, example, draws, chunk, notes)
+        for term in self.beside:
+            terms |= term(self, batch)
         (teacher,) = self.teacher
         if teacher is not None:
             with torch.no_grad():
@@ -343,82 +319,13 @@ class Losses(nn.Module):
             terms["distillation"] = Term(apart, "targets", self.share)
         return terms | of_experts(self.model.config, notes)
 
-    def _ahead(
-        self,
-        features: Tensor,
-        example: Example,
-        draws: Tensor | None,
-        chunk: int,
-        notes: dict[str, list[Tensor]],
-    ) -> Tensor:
-        """The mean of the modules' nats."""
-        model, sums = self.model, []
-        modules = model.ahead(
-            features,
-            example.inputs,
-            documents=example.documents,
-            prefix=example.prefix,
-            draws=draws,
-            notes=notes,
-        )
-        for depth, read in enumerate(modules, start=1):
-            targets = later_targets(example.targets, example.documents, depth, IGNORED)
-            x = model.read_out(read.flatten(0, 1))
-            sums.append(loss_sums(x, targets.flatten(), *model.head_weights(), chunk=chunk)[0])
-        return torch.stack(sums).mean()
-
-    def _of_replaced(
-        self, read: Tensor, example: Example, draws: Tensor | None, chunk: int
-    ) -> dict[str, Term]:
-        """What the discriminator says of the rows with the generator's tokens. ``read``: what the
-        head's matrix reads of the tokens that are scored.
-        """
-        places, chances = example.scored, example.chances
-        assert places is not None and chances is not None
-        weight, bias = self.model.head_weights()
-        drawn = sampled(read, weight, bias, chances.flatten().index_select(0, places), chunk)
-        ids, others = put_in(example, places, drawn)
-        logits = self.model.replaced(
-            ids, documents=example.documents, segments=example.segments, draws=draws
-        )
-        counted = torch.ones_like(others) if example.documents is None else example.documents >= 0
-        nats = F.binary_cross_entropy_with_logits(logits, others.to(logits.dtype), reduction="none")
-        right = (logits > 0) == others
-        return {
-            "replaced": Term((nats * counted).sum(), "tokens", self.replaced_weight),
-            "replaced_accuracy": Term((right & counted).sum(), "tokens", 0.0),
-            "replaced_share": Term((others & counted).sum(), "tokens", 0.0),
-        }
-
-    def _of_spans(self, head: nn.Module, features: Tensor, example: Example, chunk: int) -> Term:
-        """Nats of hidden tokens by what stands beside their spans."""
-        targets = example.targets.flatten()
-        places = example.scored
-        if places is None:
-            places = (targets != IGNORED).nonzero().flatten()
-        spans = beside(example.targets, example.documents).at(places)
-        x = features.flatten(0, 1)
-        read = head(x.index_select(0, spans.left), x.index_select(0, spans.right), spans.place)
-        scored_targets = torch.where(spans.known, targets.index_select(0, places), IGNORED)
-        nats = loss_sums(read, scored_targets, *self.model.head_weights(), chunk=chunk)[0]
-        return Term(nats, "targets", 1.0)
-
-    def _own(self, tensor: Tensor) -> Tensor:
+    def own(self, tensor: Tensor) -> Tensor:
         """The part of this process's tokens, flattened."""
         return (tensor if self.parallel is None else self.parallel.own(tensor)).flatten()
 
-    def _of_pairs(self, head: nn.Module, features: Tensor, example: Example) -> Term:
-        """Nats of the pairs of segments; of none nothing, in which the head takes part."""
-        if example.pairs is None:
-            return Term(0.0 * head(features[:, 0]).float().sum(), "targets", 1.0)
-        labels = self._own(example.pairs)
-        scored = labels != IGNORED
-        logits = head(features.flatten(0, 1)[scored]).float()
-        return Term(F.cross_entropy(logits, labels[scored], reduction="sum"), "pairs", 1.0)
-
     def _scored(self, model: Decoder, features: Tensor, example: Example) -> tuple[Tensor, Tensor]:
         """What the head's matrix reads of the tokens that are scored, and their targets."""
-        x, targets = features.flatten(0, 1), self._own(example.targets)
+        x, targets = features.flatten(0, 1), self.own(example.targets)
         places = example.scored
         if places is not None:
             if self.parallel is not None:
@@ -464,7 +371,6 @@ def token_losses_and_hits(model: Decoder, example: Example, chunk: int = 0) -> T
 
 
 def _logits(model: Decoder, example: Example, chunk: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """The logits and the targets of so many tokens at a time."""
     features = example.read_by(model).flatten(0, 1)
     targets = example.targets.flatten()
     size = chunk_of(model.config.vocab, chunk, features.device.type)

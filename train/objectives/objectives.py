@@ -12,14 +12,14 @@ from llmcurate.base.errors import UsageError
 from llmcurate.base.index import modules_of
 from llmcurate.base.settings import refuse
 from train import objective_settings as settings
-from train.config import TrainConfig, stages_of
+from train.config import TrainConfig
 from train.data.feed import Feed
-from train.data.labelled import LabelledFeed
 from train.data.vocabulary import Vocabulary
 from train.model.config import ModelConfig, Task
 from train.objectives.example import FORMS, OBJECTIVES, Objective
 
 modules_of("train.objectives")
+modules_of("train.lab.objectives")
 
 _FORMS: dict[str, tuple[settings.Form, ...]] = {
     "decoder": ("prefix", "causal"),
@@ -94,15 +94,8 @@ def feed_of(
     task: Task | None = None,
     tokenizer: Path | None = None,
 ) -> Feed:
-    """The feed of a run, as its objective reads it; of labelled texts with the ``task`` that the
-    model has already, if it has, and its ``tokenizer``.
-    """
-    kind, asked = kind_of(config), config.objective
-    if isinstance(asked, settings.Task):
-        known = task.labels if task is not None and task.kind == asked.kind else ()
-        return LabelledFeed(shards, config, tokenizer=tokenizer, names=known)
-    context = max(stage.context for stage in stages_of(config))
-    return Feed(shards, config, kind.needs(asked, context), kind.takes(asked))
+    """See ``Objective.feed``."""
+    return kind_of(config).feed(shards, config, task=task, tokenizer=tokenizer)
 
 
 def both_ways(config: TrainConfig) -> bool:

@@ -143,7 +143,6 @@ def no_link(folder: Path) -> None:
 
 
 def _describe(aside: Path, plan: Plan, state: State, sums: Sums) -> None:
-    """Write config.json and state.json beside the tensors."""
     config = encode_json(plan.to_json())
     (aside / "config.json").write_bytes(config)
     sums = {"config.json": checksum(config), **sums}
@@ -331,20 +330,10 @@ def load_model(checkpoint: Path, model: Decoder, *, average: bool = False) -> No
     state = model.state_dict()
     if weights.shapes != {name: value.shape for name, value in state.items()}:
         raise RunFailed(f"{checkpoint}: the weights do not fit config.json; delete the folder")
-    _fill(checkpoint, weights, state)
+    fill(checkpoint, weights, state)
 
 
-def load_optimizer(checkpoint: Path, model: Decoder, optimizer: Optimizers) -> None:
-    """Fill ``optimizer`` with its state for the parameters of ``model``."""
-    _fill(checkpoint, stored(checkpoint, "optimizer"), optimizer.blank(model))
-
-
-def load_average(checkpoint: Path, average: Average) -> None:
-    """Fill the ``average`` of the weights."""
-    _fill(checkpoint, stored(checkpoint, "average"), average.weights)
-
-
-def _fill(checkpoint: Path, tensors: Stored, into: dict[str, Tensor]) -> None:
+def fill(checkpoint: Path, tensors: Stored, into: dict[str, Tensor]) -> None:
     """Copy tensors by their names; of those that are split each process reads what it needs."""
     for name, value in into.items():
         if tensors.shapes.get(name) != value.shape:
@@ -407,7 +396,10 @@ class Saver:
         if self._pool is None:
             self._write(tensors, state)
         else:
-            copied = {kind: _copies(values) for kind, values in tensors.items()}
+            copied = {
+                kind: {name: value.detach().to("cpu", copy=True) for name, value in values.items()}
+                for kind, values in tensors.items()
+            }
             self._writing = self._pool.submit(self._write, copied, state)
 
     def _write(self, tensors: dict[str, Tensors], state: State) -> None:
@@ -435,7 +427,3 @@ class Saver:
         if self._group is not None:
             dist.destroy_process_group(self._group)
             self._group = None
-
-
-def _copies(tensors: Tensors) -> Tensors:
-    return {name: value.detach().to("cpu", copy=True) for name, value in tensors.items()}

@@ -4,18 +4,31 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from llmcurate.base.disk.files import text_digest
 from llmcurate.base.settings import flat, to_dict
 from train.config import TrainConfig, locate, model_at
 from train.model.config import ModelConfig
+from train.objective_settings import Auto, Objective
 from train.optim.schedules import schedule
 
-if TYPE_CHECKING:
-    from train.loop.start import Start
-
 VERSION = 4  # of plans and checkpoints
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """``digest``: SHA-256 over those of the weights' files, which decide the result, wherever they
+    lie. ``tokenizer``: where its tokenizer.json is, if it has one. ``objective``: what it learned,
+    ``Auto`` where that is not known.
+    """
+
+    folder: Path
+    config: ModelConfig
+    digest: str
+    tokenizer: Path
+    objective: Objective = field(default_factory=Auto)
 
 
 @dataclass(frozen=True, kw_only=True)

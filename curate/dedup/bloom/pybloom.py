@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import Field, PrivateAttr
 
 from curate.documents.documents import Documents
-from curate.steps.contracts import FromFiles, Step, step
+from curate.steps.contracts import FromFiles, Identity, Step, step
 from llmcurate.base.disk.files import check_regular, replacing
 from llmcurate.base.errors import RunFailed, UsageError
 
@@ -81,7 +81,7 @@ class BloomFile(Step, FromFiles):
     )
     _filter: Any = PrivateAttr(default=None)
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> Identity:
         read_filter(Path(self.file))
         return super().identity()
 

@@ -20,7 +20,7 @@ from curate.corpus.sketches import Sketches
 from curate.dedup import survivors
 from curate.dedup.removal import DedupStep
 from curate.documents.documents import NUMBER, Documents
-from curate.steps.contracts import step
+from curate.steps.contracts import Identity, step
 
 Mode = Literal["old-both", "paragraph", "document", "both", "dolma-paragraph", "dolma-document"]
 DOLMA = "dolma-"  # how the names of Dolma's modes begin
@@ -136,10 +136,10 @@ class DedupBloom(DedupStep):
             raise ValueError("key: url needs mode: dolma-document")
         return self
 
-    def sketch_identity(self) -> dict[str, Any]:
+    def sketch_identity(self) -> Identity:
         identity = super().sketch_identity()
         if self.mode == "paragraph":
-            identity["settings"]["mode"] = "old-both"  # the same keys
+            identity.settings["mode"] = "old-both"  # the same keys
         return identity
 
     @property

@@ -16,7 +16,7 @@ from curate.corpus.decisions import Decided, Decision
 from curate.corpus.sketches import Sketches
 from curate.dedup.removal import Removal, dropped
 from curate.documents.documents import Documents
-from curate.steps.contracts import Forecasts, FromFiles, SaysOfDecisions, step, without
+from curate.steps.contracts import Forecasts, FromFiles, Identity, SaysOfDecisions, step
 
 if TYPE_CHECKING:
     from curate.dedup.decontaminate.windows import Windows
@@ -204,9 +204,9 @@ class Decontaminate(Removal, FromFiles, Forecasts, SaysOfDecisions):
 
         return [path for _, path in named_files(self.evals, self.label)]
 
-    def sketch_identity(self) -> dict[str, Any]:
+    def sketch_identity(self) -> Identity:
         identity = super().sketch_identity()
-        return identity if self.action == "cut" else without(identity, ["context"])
+        return identity if self.action == "cut" else identity.without(["context"])
 
     def windows(self) -> Windows:
         """The windows of all items; read once."""

@@ -269,15 +269,12 @@ def _matched(db: Any, windows: Windows) -> dict[int, str]:
             windows.end[windows_of_item][present],
         )
         first = np.concatenate([[True], starts[1:] > np.maximum.accumulate(ends)[:-1]])
-        runs = [(int(s[0]), int(e.max())) for s, e in _runs(starts, ends, first)]
+        cuts = np.flatnonzero(first)[1:]
+        parts = zip(np.split(starts, cuts), np.split(ends, cuts), strict=True)
+        runs = [(int(s[0]), int(e.max())) for s, e in parts]
         a, z = max(runs, key=lambda run: (run[1] - run[0], -run[0]))
         texts[item] = windows.items[item].text.encode()[a:z].decode("utf-8", "replace")[:MOST_CHARS]
     return texts
-
-
-def _runs(starts: np.ndarray, ends: np.ndarray, first: np.ndarray) -> Any:
-    cuts = np.flatnonzero(first)[1:]
-    return zip(np.split(starts, cuts), np.split(ends, cuts), strict=True)
 
 
 def _summary(

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.corpus import journal
-from curate.corpus.decisions import COLUMNS, Decided, even_tables
+from curate.corpus.decisions import COLUMNS, even_tables
 from curate.corpus.phases import Done, Facts, Phase, forget, run_phases
 from curate.corpus.shuffle.buckets import (
     BITS,
@@ -89,17 +89,12 @@ from curate.dedup.minhash.kernels import (
     part_components,
     renumber,
     shingle_sets,
-    standard_error,
     star_pairs,
     take_best,
 )
 from curate.text.buffers import as_large_string, text_array, text_buffers
 from llmcurate.base.disk.database import arrow_batches, literal, paths_literal
 from llmcurate.base.disk.files import TEMPORARY, replacing
-from llmcurate.base.disk.units import counted
-
-if TYPE_CHECKING:
-    from curate.dedup.minhash.near_duplicates import DedupMinhash
 
 # Candidates, the documents that share a bucket, in the order in which copies are preferred. The
 # order is DuckDB's, by a sort that spills, in one process. A candidate has two numbers: c, its
@@ -597,34 +592,48 @@ def write_decisions(
 SORT_MEMORY = "128MB"
 
 
-def phases(step: DedupMinhash, sketches: Sketches) -> list[Phase]:
+@dataclass(frozen=True)
+class Request:
+    """What the step asks for. banding: bands and rows; kept_bits: of each hash value, 0 where
+    similarities come from texts; verify: the least similarity of a pair, None for shared bands."""
+
+    label: str
+    method: str
+    banding: tuple[int, int]
+    kept_bits: int
+    verify: float | None
+    survivor: str
+    shingling: Any
+
+
+def phases(request: Request, sketches: Sketches) -> list[Phase]:
     """The phases before decisions."""
-    bands, rows = step.banding
-    width = packed_bytes(bands * rows, step.kept_bits)
-    first = step.survivor == "first"
+    bands, rows = request.banding
+    width = packed_bytes(bands * rows, request.kept_bits)
+    first = request.survivor == "first"
     sizes = sketches.sizes
     sketch_groups = groups(sketches, sizes.task_documents)
 
     def keys(folder: Path, done: Done) -> Facts:
-        return partition_keys(sketches, folder, sketch_groups, step.label, "bands", bands)
+        return partition_keys(sketches, folder, sketch_groups, request.label, "bands", bands)
 
     def buckets(folder: Path, done: Done) -> Facts:
         return find_buckets(sketches, folder, done.folder("keys"), done.facts)
 
     def candidates(folder: Path, done: Done) -> Facts:
         count, bits = done.facts["candidates"], done.file("buckets", BITS)
-        return write_candidates(folder, sketches, sketch_groups, bits, count, step.survivor)
+        return write_candidates(folder, sketches, sketch_groups, bits, count, request.survivor)
 
     def ordered(folder: Path, done: Done) -> Facts:
         order = load_array(done.file("candidates", ORDER), np.uint32, sizes.mapped_bytes)
         arguments = done.folder("buckets"), done.facts["pieces"], order, sizes
-        return (write_ordered if step.verify is None else write_parts)(folder, *arguments)
+        return (write_ordered if request.verify is None else write_parts)(folder, *arguments)
 
     def compare(folder: Path, done: Done) -> Facts:
-        column, read, shingling = ("text",), sizes.shingled_documents, step.shingling()
-        if step.kept_bits:
+        column, read, shingling = ("text",), sizes.shingled_documents, request.shingling
+        if request.kept_bits:
             column, read = ("signature",), SIGNATURES
-        bits, how = done.file("buckets", BITS), None if step.kept_bits else shingling
+        bits, how = done.file("buckets", BITS), None if request.kept_bits else shingling
         more = column, read, done.folder("ordered"), sizes.segment_bytes, how
         tasks = [
             ComparedTask(g.part, folder, g, bits, before, *more)
@@ -635,14 +644,14 @@ def phases(step: DedupMinhash, sketches: Sketches) -> list[Phase]:
 
     def edges(folder: Path, done: Done) -> Facts:
         ordered, count = done.folder("ordered"), done.facts["candidates"]
-        if step.verify is None:
+        if request.verify is None:
             return write_stars(folder, ordered, count, done.facts["members"], first, sizes)
-        by = Verification(step.kept_bits, bands * rows, width, step.verify, first)
+        by = Verification(request.kept_bits, bands * rows, width, request.verify, first)
         order, compared = done.file("candidates", ORDER), done.folder("compared")
         groups = len(sketch_groups)
         return write_matches(folder, sketches.run, ordered, order, compared, groups, by, sizes)
 
-    verified = step.verify is not None
+    verified = request.verify is not None
     return [
         Phase("keys", keys),
         Phase("buckets", buckets, frees=("keys",)),
@@ -653,60 +662,21 @@ def phases(step: DedupMinhash, sketches: Sketches) -> list[Phase]:
     ]
 
 
-def notes(step: DedupMinhash, facts: Facts, histogram: np.ndarray) -> list[str]:
-    """Sentences of the report on how the decisions were made."""
-    bands, rows = step.banding
-    chance = step.found(step.least)
-    sentences = [
-        f"{bands} bands of {counted(rows, 'row')}: two documents of Jaccard similarity"
-        f" {step.least:.3f} share"
-        f" a band with probability {chance:.3f}. {facts['candidates']:,} of"
-        f" {counted(facts['documents'], 'document')} share one with another."
-    ]
-    if step.kept_bits:
-        error = standard_error(step.least, bands * rows, step.kept_bits)
-        sentences.append(
-            f"Similarities are estimates from {step.kept_bits} bits of each of {bands * rows} hash"
-            f" values; at {step.least:g} their standard error is {error:.3f}."
-        )
-    elif step.verify is None:
-        sentences.append(
-            "Similarities are estimates from the share of bands in common, which are rough: of"
-            f" {bands} bands, one more or less."
-        )
-    else:
-        sentences.append("Similarities are exact: every pair's sets of shingles were compared.")
-    total = int(histogram.sum())
-    if total:
-        low, middle = (
-            int(np.searchsorted(np.cumsum(histogram), share * total)) / BINS for share in (0.1, 0.5)
-        )
-        sentences.append(
-            f"Of the {counted(total, 'document')} dropped, half have a similarity of"
-            f" {middle:.3f} or more to"
-            f" their partner, nine in ten {low:.3f} or more."
-        )
-    return sentences
-
-
-def resolve(step: DedupMinhash, sketches: Sketches) -> Decided:
-    """Writes the decisions; returns counts, notes and curves for the report."""
+def resolve(request: Request, sketches: Sketches) -> tuple[Facts, dict[str, int], np.ndarray]:
+    """Writes the decisions; returns facts of the phases, counts, and how many of those dropped have
+    which similarity, in `BINS` bins and one for 1."""
     # Two sorts are all that is asked of the database; more memory does not make them faster.
     sketches.connection.execute(f"SET memory_limit = '{SORT_MEMORY}'")
-    done = run_phases(sketches.folder, phases(step, sketches))
+    done = run_phases(sketches.folder, phases(request, sketches))
     counts, histogram = write_decisions(
         sketches.connection,
         sketches.decisions,
         done.folder("candidates"),
         done.facts["groups"],
         done.folder("edges"),
-        step.banding,
-        step.method,
+        request.banding,
+        request.method,
         sketches.sizes,
     )
     forget(sketches.folder)
-    return Decided(
-        {**counts, "candidates": done.facts["candidates"]},
-        notes(step, done.facts, histogram),
-        [step.curve()],
-    )
+    return done.facts, counts, histogram

@@ -136,13 +136,6 @@ def estimated(equal, values, bits):
     return min(1.0, max(0.0, (equal / values - chance) / (1.0 - chance)))
 
 
-def standard_error(similarity: float, values: int, bits: int) -> float:
-    """Of the estimate, for documents of that Jaccard similarity."""
-    chance = 2.0**-bits
-    equal = chance + (1.0 - chance) * similarity
-    return float((equal * (1.0 - equal) / values) ** 0.5 / (1.0 - chance))
-
-
 EMPTY = np.uint32(0xFFFFFFFF)
 WORD, CHAR, BYTE = range(3)
 KINDS = {"word": WORD, "char": CHAR, "byte": BYTE}

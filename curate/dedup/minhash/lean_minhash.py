@@ -70,9 +70,10 @@ def read_signatures(signature: pa.Array) -> tuple[np.ndarray, int]:
     return values, int(heads["seed"][0])
 
 
-def import_signatures(paths: list[Path], out: Path) -> dict[str, Any]:
+def import_signatures(paths: list[Path], out: Path) -> tuple[int, indexes.IndexRecord]:
     """Makes OUT/index/dedup_minhash of files of signatures, for `--against OUT`; returns how many
-    documents it holds. UsageError where a file is none, or the files do not belong together."""
+    documents it holds, and its record. UsageError where a file is none, or the files do not belong
+    together."""
     from curate.dedup.minhash.near_duplicates import DedupMinhash
 
     if not paths:
@@ -82,16 +83,17 @@ def import_signatures(paths: list[Path], out: Path) -> dict[str, Any]:
     settings = _settings(paths[0])
     folder = out / indexes.FOLDER / NAME
     make_folder(folder / indexes.OWN)
+    numbers = [settings[name] for name in ("bands", "rows", "seed")]
     documents = 0
     for part, path in enumerate(paths):
         if _settings(path) != settings:
             raise UsageError(f"{path} was made with other settings than {paths[0]}")
-        documents += _import_part(path, folder / f"sketch-{part:05d}.parquet", part, settings)
+        documents += _import_part(path, folder / f"sketch-{part:05d}.parquet", part, *numbers)
     key = text_digest(" ".join(file_digest(path, "xxh3-128") for path in paths))
     made = indexes.VERSION, out.resolve().name, NAME, NAME, DedupMinhash.version
     record = indexes.IndexRecord(*made, settings, key, False, seal_folder(folder))
     indexes.write_record(folder, record)
-    return {"documents": documents, "settings": settings}
+    return documents, record
 
 
 def _settings(path: Path) -> dict[str, Any]:
@@ -105,25 +107,25 @@ def _settings(path: Path) -> dict[str, Any]:
     if not {"id", "signature"} <= {*schema.names}:
         raise UsageError(f"{path}: no columns id and signature")
     try:
-        settings: dict[str, Any] = json.loads(schema.metadata[SETTINGS])
+        settings = json.loads(schema.metadata[SETTINGS])
         checked = DedupMinhash.model_validate({name: settings[name] for name in _CHECKED})
     except (KeyError, TypeError, ValueError):
         raise UsageError(
             f"{path} does not say how its shingles were made, so they cannot be compared: it must"
             " come from `llmcurate export --format minhash`, its metadata kept"
         ) from None
-    return settings | {name: checked.comparable()[name] for name in _CHECKED}
+    return {**settings, **{name: checked.comparable()[name] for name in _CHECKED}}
 
 
-def _import_part(path: Path, target: Path, part: int, settings: dict[str, Any]) -> int:
-    """The sketches of one file."""
-    bands, rows, count = settings["bands"], settings["rows"], 0
+def _import_part(path: Path, target: Path, part: int, bands: int, rows: int, seed: int) -> int:
+    """Writes the sketches of one file; returns how many there are."""
+    count = 0
     with replacing(target) as aside, pq.ParquetFile(path) as source:
         writer = None
         for batch in source.iter_batches(10_000, columns=["id", "signature"]):
             try:
-                values, seed = read_signatures(batch.column("signature"))
-                if len(batch) and (values.shape[1] != bands * rows or seed != settings["seed"]):
+                values, own_seed = read_signatures(batch.column("signature"))
+                if len(batch) and (values.shape[1] != bands * rows or own_seed != seed):
                     raise ValueError("signatures that do not fit their own settings")
             except ValueError as error:
                 raise UsageError(f"{path} holds {error}") from None

@@ -7,9 +7,10 @@ of shingles reaches it, exactly or by an estimate from the bits of their signatu
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from math import ceil, inf, log1p
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -21,9 +22,12 @@ from curate.corpus.sketches import Sketches
 from curate.dedup import survivors
 from curate.dedup.removal import DedupStep, dropped
 from curate.documents.documents import NUMBER, Documents
-from curate.steps.contracts import Forecasts, step
+from curate.steps.contracts import Forecasts, Identity, step
 from curate.text.buffers import as_large_string, text_buffers
 from llmcurate.base.disk.units import counted
+
+if TYPE_CHECKING:
+    from curate.corpus.phases import Facts
 
 # Words: the choice of all presets' papers. Characters: 9, as Rajaraman and Ullman advise for long
 # documents (3.2.2). Bytes: about three English words, or five characters of three bytes.
@@ -61,6 +65,13 @@ def midpoint(bands: int, rows: int) -> float:
 def estimate(share: float, rows: int) -> float:
     """The Jaccard similarity of which `share` is the expected share of equal bands."""
     return float(share ** (1.0 / rows))
+
+
+def standard_error(similarity: float, values: int, bits: int) -> float:
+    """Of the estimate, for documents of that Jaccard similarity."""
+    chance = 2.0**-bits
+    equal = chance + (1.0 - chance) * similarity
+    return float((equal * (1.0 - equal) / values) ** 0.5 / (1.0 - chance))
 
 
 def curve_lines(bands: int, rows: int) -> list[str]:
@@ -374,10 +385,10 @@ class DedupMinhash(DedupStep, Forecasts):
             "bits": self.kept_bits,
         }
 
-    def sketch_identity(self) -> dict[str, Any]:
+    def sketch_identity(self) -> Identity:
         identity = super().sketch_identity()
-        survivor = identity["settings"]["survivor"]
-        return identity | {"settings": {**self.comparable(), "survivor": survivor}}
+        survivor = identity.settings["survivor"]
+        return replace(identity, settings={**self.comparable(), "survivor": survivor})
 
     def forecast(self) -> list[str]:
         return curve_lines(*self.banding)
@@ -459,9 +470,56 @@ class DedupMinhash(DedupStep, Forecasts):
         return curve(*self.banding)
 
     def resolve(self, sketches: Sketches) -> Decided:
-        from curate.dedup.minhash.clusters import resolve
+        from curate.dedup.minhash.clusters import Request, resolve
 
-        return resolve(self, sketches)
+        request = Request(
+            label=self.label,
+            method=self.method,
+            banding=self.banding,
+            kept_bits=self.kept_bits,
+            verify=self.verify,
+            survivor=self.survivor,
+            shingling=self.shingling(),
+        )
+        facts, counts, histogram = resolve(request, sketches)
+        counts["candidates"] = facts["candidates"]
+        return Decided(counts, self._sentences(facts, histogram), [self.curve()])
+
+    def _sentences(self, facts: Facts, histogram: np.ndarray) -> list[str]:
+        """Sentences of the report on how the decisions were made."""
+        bands, rows = self.banding
+        chance = self.found(self.least)
+        sentences = [
+            f"{bands} bands of {counted(rows, 'row')}: two documents of Jaccard similarity"
+            f" {self.least:.3f} share"
+            f" a band with probability {chance:.3f}. {facts['candidates']:,} of"
+            f" {counted(facts['documents'], 'document')} share one with another."
+        ]
+        if self.kept_bits:
+            error = standard_error(self.least, bands * rows, self.kept_bits)
+            sentences.append(
+                f"Similarities are estimates from {self.kept_bits} bits of each of {bands * rows}"
+                f" hash values; at {self.least:g} their standard error is {error:.3f}."
+            )
+        elif self.verify is None:
+            sentences.append(
+                "Similarities are estimates from the share of bands in common, which are rough: of"
+                f" {bands} bands, one more or less."
+            )
+        else:
+            sentences.append("Similarities are exact: every pair's sets of shingles were compared.")
+        total = int(histogram.sum())
+        if total:
+            low, middle = (
+                int(np.searchsorted(np.cumsum(histogram), share * total)) / (len(histogram) - 1)
+                for share in (0.1, 0.5)
+            )
+            sentences.append(
+                f"Of the {counted(total, 'document')} dropped, half have a similarity of"
+                f" {middle:.3f} or more to"
+                f" their partner, nine in ten {low:.3f} or more."
+            )
+        return sentences
 
     def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
         mask, similarity, partner = dropped(docs, decisions)

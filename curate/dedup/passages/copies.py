@@ -14,7 +14,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -59,9 +58,6 @@ from llmcurate.base.disk.database import scratch_database
 from llmcurate.base.disk.files import replacing, temporary_name
 from llmcurate.base.disk.units import counted
 from llmcurate.base.messages import Message
-
-if TYPE_CHECKING:
-    from curate.dedup.passages.repeated_passages import DedupPassages
 
 # Passages that may stand more than once, by the shuffle on 64 bits of their keys. A passage is
 # (group of sketch files, its number in the group), so that 32 bits number it whatever the corpus.
@@ -542,7 +538,16 @@ def _decisions(
         yield pa.RecordBatch.from_arrays(columns, schema=DECISIONS)
 
 
-def phases(step: DedupPassages, sketches: Sketches, sketch_groups: list[Group]) -> list[Phase]:
+@dataclass(frozen=True)
+class Request:
+    """What the step asks for: who survives, which copies stay, and its name in decisions."""
+
+    survivor: str
+    keep: str
+    method: str
+
+
+def phases(request: Request, sketches: Sketches, sketch_groups: list[Group]) -> list[Phase]:
     """The phases before the decisions' file."""
     run, count = sketches.run, len(sketch_groups)
 
@@ -555,11 +560,11 @@ def phases(step: DedupPassages, sketches: Sketches, sketch_groups: list[Group]) 
 
     def rows(folder: Path, done: Done) -> Facts:
         # More than there will be: of a key that a group has twice and more one row is left.
-        most = (done.facts["shared"] + done.facts["repeated"]) * (1 + (step.keep == "none"))
+        most = (done.facts["shared"] + done.facts["repeated"]) * (1 + (request.keep == "none"))
         slices = max(1, -(-most // sketches.sizes.slice_rows))
         before = done.folder("keys"), done.folder("shared"), done.facts["pieces"]
         tasks = [
-            RowsTask(g.part, folder, g, *before, slices, step.survivor, step.keep)
+            RowsTask(g.part, folder, g, *before, slices, request.survivor, request.keep)
             for g in sketch_groups
         ]
         run_tasks(run, f"{__name__}:write_rows", tasks)
@@ -567,7 +572,7 @@ def phases(step: DedupPassages, sketches: Sketches, sketch_groups: list[Group]) 
 
     def owners(folder: Path, done: Done) -> Facts:
         tasks = [
-            OwnersTask(part, folder, done.folder("rows"), count, step.survivor, step.keep)
+            OwnersTask(part, folder, done.folder("rows"), count, request.survivor, request.keep)
             for part in range(done.facts["slices"])
         ]
         answers = run_tasks(run, f"{__name__}:write_owners", tasks, Owners)
@@ -577,7 +582,7 @@ def phases(step: DedupPassages, sketches: Sketches, sketch_groups: list[Group]) 
 
     def pieces(folder: Path, done: Done) -> Facts:
         before = done.folder("rows"), done.folder("owners"), done.facts["slices"]
-        tasks = [PiecesTask(g.part, folder, g, *before, step.method) for g in sketch_groups]
+        tasks = [PiecesTask(g.part, folder, g, *before, request.method) for g in sketch_groups]
         return {"cut": sum(run_tasks(run, f"{__name__}:write_pieces", tasks, int))}
 
     return [
@@ -589,16 +594,16 @@ def phases(step: DedupPassages, sketches: Sketches, sketch_groups: list[Group]) 
     ]
 
 
-def resolve(step: DedupPassages, sketches: Sketches) -> Decided:
+def resolve(request: Request, sketches: Sketches) -> Decided:
     """Writes the decisions on every passage that stands more than once; returns counts, and `cut`,
     how many bytes go."""
     sketch_groups = groups(sketches, sketches.sizes.task_passages, estimated_passages)
-    done = run_phases(sketches.folder, phases(step, sketches, sketch_groups))
+    done = run_phases(sketches.folder, phases(request, sketches, sketch_groups))
     pieces = part_files(done.folder("pieces"), PIECE, len(sketch_groups))
     join_pieces(sketches.decisions, DECISIONS, pieces)
     forget(sketches.folder)
     counts, notes = {n: done.facts[n] for n in ("clusters", "members", "dropped", "cut")}, []
-    if step.keep == "none":
+    if request.keep == "none":
         notes = [
             f"{counted(done.facts['lost'], 'passage')} stood in more than one document; no copy"
             " of them was kept (keep: none)."

@@ -11,7 +11,7 @@ of hashes (dedup/hashes.py), of 128 bits where nothing else is asked for.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +22,7 @@ from curate.corpus.sketches import Sketches
 from curate.dedup import survivors
 from curate.dedup.removal import DedupStep
 from curate.documents.documents import Documents
-from curate.steps.contracts import step
+from curate.steps.contracts import Identity, step
 
 RULES = ("global_duplicate", "local_duplicate", "white_space")
 # C4 and DataTrove's SentDedupConfig want sentences left; C4's code and CCNet have no rule on words.
@@ -110,10 +110,10 @@ class DedupPassages(DedupStep):
             raise ValueError("span: needs unit: sentences")
         return self
 
-    def sketch_identity(self) -> dict[str, Any]:
+    def sketch_identity(self) -> Identity:
         """With whether blank lines are copies, which `keep` says."""
         identity = super().sketch_identity()
-        identity["settings"]["blank"] = self._blank
+        identity.settings["blank"] = self._blank
         return identity
 
     @property
@@ -162,9 +162,9 @@ class DedupPassages(DedupStep):
         return pa.table({**columns, **survivors.columns(docs, self.survivor, self.label)})
 
     def resolve(self, sketches: Sketches) -> Decided:
-        from curate.dedup.passages.copies import resolve
+        from curate.dedup.passages.copies import Request, resolve
 
-        return resolve(self, sketches)
+        return resolve(Request(self.survivor, self.keep, self.method), sketches)
 
     def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
         from curate.dedup.passages.kernels import UNITS, mark_pieces, removed_pieces

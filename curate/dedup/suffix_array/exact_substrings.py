@@ -7,6 +7,7 @@ The paper's code (google-research/deduplicate-text-datasets) removes every copy;
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -20,8 +21,9 @@ from curate.corpus.sketches import Sketches
 from curate.dedup import survivors
 from curate.dedup.removal import DedupStep
 from curate.documents.documents import Documents
-from curate.steps.contracts import FromFiles, SaysOfDecisions, digest, step
+from curate.steps.contracts import FromFiles, Identity, SaysOfDecisions, digest, step
 from curate.text.buffers import text_buffers
+from llmcurate.base.disk.units import counted
 
 _BATCH = 64  # documents encoded together
 
@@ -202,11 +204,12 @@ class DedupSuffixArray(DedupStep, FromFiles, SaysOfDecisions):
         """One copy of each passage stays, the first."""
         return {**super().of_arrival, "keep": "first"}
 
-    def sketch_identity(self) -> dict[str, Any]:
+    def sketch_identity(self) -> Identity:
         """The texts and their tokens: what is looked for in them is for `resolve`."""
         identity = super().sketch_identity()
-        survivor = identity["settings"]["survivor"]
-        return identity | {"settings": {"survivor": survivor, "tokens": self.tokenizer is not None}}
+        survivor = identity.settings["survivor"]
+        settings = {"survivor": survivor, "tokens": self.tokenizer is not None}
+        return replace(identity, settings=settings)
 
     def resources(self) -> list[str]:
         return [str(self._tokenizer_file())] if self.tokenizer else []
@@ -234,8 +237,12 @@ class DedupSuffixArray(DedupStep, FromFiles, SaysOfDecisions):
 
     def resolve(self, sketches: Sketches) -> Decided:
         from curate.dedup.suffix_array.repeats import resolve
+        from curate.dedup.suffix_array.windows import Request
 
-        return resolve(self, sketches)
+        request = Request(self.window, self.of, self.survivor, self.keep, self.boundary)
+        counts = resolve(request, sketches, self.sort_bytes, self.keep_index)
+        cut, passages = counts.pop("cut_bytes"), counted(counts["dropped"], "passage")
+        return Decided(counts, [f"{self.description}: {passages}, {cut:,} bytes are cut."])
 
     def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
         from curate.dedup.suffix_array.windows import marks_of, remaining_text

@@ -17,13 +17,13 @@ import numpy as np
 import pyarrow as pa
 
 from curate.corpus import journal
-from curate.corpus.decisions import Decided
 from curate.corpus.sketches import Run, run_here
 from curate.dedup import survivors
 from curate.dedup.suffix_array.merge import Passages, RegionText, find_passages, sort
 from curate.dedup.suffix_array.windows import (
     ROWS,
     Regions,
+    Request,
     continues,
     dtype_of,
     list_values,
@@ -33,12 +33,10 @@ from curate.text.buffers import as_large_string, text_buffers
 from llmcurate.base.disk.database import literal
 from llmcurate.base.disk.files import remove
 from llmcurate.base.disk.process import Threads
-from llmcurate.base.disk.units import counted
 from llmcurate.base.kernels import njit
 
 if TYPE_CHECKING:
     from curate.corpus.sketches import Sketches
-    from curate.dedup.suffix_array.exact_substrings import DedupSuffixArray
 
 
 # Spans shrink to characters, words or lines and never grow, so that a cut is always part of a
@@ -309,33 +307,35 @@ def write_decisions(db: Any, path: Path, keep_none: bool) -> dict[str, int]:
 WORK = "work"
 
 
-def resolve(step: DedupSuffixArray, sketches: Sketches) -> Decided:
-    """Writes sketches.decisions; returns the step's counts and notes."""
-    sort_bytes = sketches.sizes.sort_bytes or step.sort_bytes
-    if not step.keep_index:
-        return _decide(step, sketches, sort_bytes)
+def resolve(
+    request: Request, sketches: Sketches, sort_bytes: int, keep_index: bool
+) -> dict[str, int]:
+    """Writes sketches.decisions; returns the step's counts."""
+    sort_bytes = sketches.sizes.sort_bytes or sort_bytes
+    if not keep_index:
+        return _decide(request, sketches, sort_bytes)
     from curate.dedup.suffix_array.search_index import chunk_bytes
 
     total = "SELECT coalesce(sum(size + 1), 0)::BIGINT FROM sketches WHERE part >= 0"
     if sketches.connection.execute(total).fetchone()[0] > chunk_bytes(sort_bytes // 2):
         _keep_index(sketches, sort_bytes // 2, sketches.run)
-        return _decide(step, sketches, sort_bytes // 2)
+        return _decide(request, sketches, sort_bytes // 2)
     # One chunk is sorted here. Most of the time compiled code sorts, on either side: both go on at
     # once.
     with Threads(1) as thread:
         index = thread.submit(_keep_index, sketches, sort_bytes // 2, run_here)
-        decided = _decide(step, sketches, sort_bytes // 2)
+        decided = _decide(request, sketches, sort_bytes // 2)
         index.result()
     return decided
 
 
-def _decide(step: DedupSuffixArray, sketches: Sketches, sort_bytes: int) -> Decided:
+def _decide(request: Request, sketches: Sketches, sort_bytes: int) -> dict[str, int]:
     db, work = sketches.connection, sketches.folder / WORK
     work.mkdir(exist_ok=True)
-    number_documents(db, survivors.preference(step.survivor))
-    regions = regions_of(step, sketches, work)
-    none = step.keep == "none"
-    region_text = RegionText(work, dtype_of(work).str, step.window, step.of == "characters")
+    number_documents(db, survivors.preference(request.survivor))
+    regions = regions_of(request, sketches, work)
+    none = request.keep == "none"
+    region_text = RegionText(work, dtype_of(work).str, request.window, request.of == "characters")
     orders = sort(sketches.run, region_text, regions.symbols, sort_bytes)
     earlier = db.execute("SELECT count(*) FROM documents WHERE part < 0").fetchone()[0]
     first_own = int(np.searchsorted(regions.document, earlier)) if earlier else 0
@@ -344,14 +344,12 @@ def _decide(step: DedupSuffixArray, sketches: Sketches, sort_bytes: int) -> Deci
     passages = find_passages(sketches.run, region_text, orders, none, own_begin, size)
     insert_passages(db, passages, regions)
     make_spans(db, none)
-    if step.of != "characters" or step.boundary != "character":
-        replace_spans(db, _fitted(step, sketches))
+    if request.of != "characters" or request.boundary != "character":
+        replace_spans(db, _fitted(request, sketches))
     counts = write_decisions(db, sketches.decisions, none)
     journal.release(work)
     remove(work, inside=sketches.folder, must=True)
-    cut = counts.pop("cut_bytes")
-    note = f"{step.description}: {counted(counts['dropped'], 'passage')}, {cut:,} bytes are cut."
-    return Decided({**counts}, [note])
+    return counts
 
 
 def _keep_index(sketches: Sketches, sort_bytes: int, run: Run) -> None:
@@ -366,9 +364,9 @@ def _keep_index(sketches: Sketches, sort_bytes: int, run: Run) -> None:
     writer.close(run)
 
 
-def _fitted(step: DedupSuffixArray, sketches: Sketches) -> Iterator[pa.Table]:
+def _fitted(request: Request, sketches: Sketches) -> Iterator[pa.Table]:
     """The spans in bytes, within the documents that they are spans of."""
-    tokens = step.of == "tokens"
+    tokens = request.of == "tokens"
     waiting: list[pa.Table] = []
     spans = spans_in_order(sketches.connection)
     pending = next(spans, None)
@@ -388,22 +386,20 @@ def _fitted(step: DedupSuffixArray, sketches: Sketches) -> Iterator[pa.Table]:
         spans_of_batch = pa.concat_tables(waiting)
         waiting = []
         if spans_of_batch.num_rows:
-            yield _fit_batch(step, batch, first, spans_of_batch)
+            yield _fit_batch(request, batch, first, spans_of_batch)
         first = stop
 
 
-def _fit_batch(
-    step: DedupSuffixArray, batch: pa.RecordBatch, first: int, spans: pa.Table
-) -> pa.Table:
+def _fit_batch(request: Request, batch: pa.RecordBatch, first: int, spans: pa.Table) -> pa.Table:
     at, rows = np.unique(spans["k"].to_numpy() - first, return_inverse=True)
     batch = batch.take(pa.array(at))
     data, offsets = text_buffers(as_large_string(batch.column("text")))
     tokens = None
-    if step.of == "tokens":
+    if request.of == "tokens":
         start, first_of = list_values(batch.column("token_start"))
         end, _ = list_values(batch.column("token_end"))
         tokens = (first_of, start.astype(np.int64), end.astype(np.int64))
     linked = spans["linked"].to_numpy()
     start, end = spans["a"].to_numpy(), spans["z"].to_numpy()
-    a, z = fit_spans(data, offsets, (rows, start, end, linked), step.boundary, tokens)
+    a, z = fit_spans(data, offsets, (rows, start, end, linked), request.boundary, tokens)
     return pa.table({"row": spans["row"], "a": a, "z": z})

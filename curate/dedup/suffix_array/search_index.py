@@ -143,9 +143,9 @@ class IndexWriter:
         )
         self._held = self._of_chunk = 0
 
-    def close(self, run: Run = run_here) -> dict[str, Any]:
-        """Writes what is left, the orders, and the record, which it returns. run: who sorts the
-        chunks, each with the memory that was said."""
+    def close(self, run: Run = run_here) -> dict[str, int]:
+        """Writes what is left, the orders, and the record; returns how many documents, bytes and
+        chunks there are. run: who sorts the chunks, each with the memory that was said."""
         if self._held:
             self._close_chunk()
         self._text = np.empty(0, np.uint8)
@@ -158,7 +158,7 @@ class IndexWriter:
         for name in (STARTS, IDS):
             journal.note(self._folder / name)
         names = [_name(k, i) for i in range(len(self._chunks)) for k in ("text", "order")]
-        record: dict[str, Any] = {
+        record = {
             "format": FORMAT,
             "version": VERSION,
             "documents": self._documents,
@@ -169,7 +169,7 @@ class IndexWriter:
         }
         record["digest"] = _digest(record)
         write_text(self._folder / RECORD, json.dumps(record, indent=1) + "\n")
-        return record
+        return {"documents": self._documents, "bytes": self._bytes, "chunks": len(self._chunks)}
 
 
 def sort_suffixes(task: FolderTask) -> None:
@@ -197,11 +197,10 @@ class SearchIndex:
         """UsageError where the folder holds no index, a damaged one, or one of another version."""
         self.folder = folder
         try:
-            record = _checked(folder)
-            self.documents, self.bytes = int(record["documents"]), int(record["bytes"])
+            self.documents, self.bytes, chunks = _checked(folder)
             self.chunks: list[Chunk] = []
             base = 0
-            for i in range(len(record["chunks"])):
+            for i in range(chunks):
                 text = np.asarray(np.memmap(folder / _name("text", i), np.uint8, "r"))
                 order = np.asarray(np.memmap(folder / _name("order", i), "<i4", "r"))
                 self.chunks.append(Chunk(text, order, base))
@@ -279,10 +278,11 @@ def find_folder(location: Path) -> Path:
     return folders[0]
 
 
-def _checked(folder: Path) -> dict[str, Any]:
+def _checked(folder: Path) -> tuple[int, int, int]:
+    """(documents, bytes, chunks) of an index of which nothing is damaged."""
     path = folder / RECORD
     try:
-        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        record = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
     except ValueError:
@@ -302,7 +302,7 @@ def _checked(folder: Path) -> dict[str, Any]:
             state = "is missing" if have < 0 else f"has {have} bytes instead of {size}"
             raise UsageError(f"{file} {state}; {AGAIN}")
     _compare(folder, record["xxh3"])
-    return record
+    return int(record["documents"]), int(record["bytes"]), len(record["chunks"])
 
 
 def _compare(folder: Path, digests: dict[str, str]) -> None:

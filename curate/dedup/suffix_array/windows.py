@@ -22,7 +22,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -38,10 +38,6 @@ from curate.text.unicode import space_bytes
 from llmcurate.base.disk.files import clear_temporary, replacing, write_text
 from llmcurate.base.kernels import njit
 from llmcurate.base.kernels.intrinsics import load8
-
-if TYPE_CHECKING:
-    from curate.dedup.suffix_array.exact_substrings import DedupSuffixArray
-
 
 _ONES = np.uint64(0x0101010101010101)
 _HIGH = np.uint64(0x8080808080808080)
@@ -573,12 +569,24 @@ def documents_of(
         first += len(batch)
 
 
+@dataclass(frozen=True)
+class Request:
+    """What the step asks for: symbols of a window, of which kind (`of`), who survives, which copies
+    stay, and where a cut may begin (`boundary`)."""
+
+    window: int
+    of: str
+    survivor: str
+    keep: str
+    boundary: str
+
+
 def dtype_of(work: Path) -> np.dtype:
     """The type of a symbol."""
     return np.dtype((work / DTYPE).read_text(encoding="utf-8"))
 
 
-def regions_of(step: DedupSuffixArray, sketches: Sketches, work: Path) -> Regions:
+def regions_of(request: Request, sketches: Sketches, work: Path) -> Regions:
     """The regions of windows that may stand twice, in order of preference; their text is beside
     them in `work`."""
     done = work / REGIONS
@@ -587,9 +595,9 @@ def regions_of(step: DedupSuffixArray, sketches: Sketches, work: Path) -> Region
     clear_temporary(work)
     sketch_groups = groups(sketches, sketches.sizes.task_sketch_bytes, _bytes)
     regions = _regions_in_process if len(sketch_groups) < 2 else _regions_by_tasks
-    arrived = regions(step, sketches, work, sketch_groups)
+    arrived = regions(request, sketches, work, sketch_groups)
     path = work / ARRIVED
-    if step.survivor == "first":
+    if request.survivor == "first":
         path.replace(work / TEXT)
     else:
         rank, text = ranks(sketches.connection), Mapped(path, dtype_of(work)).values
@@ -616,16 +624,16 @@ def _bytes(metadata: pq.FileMetaData) -> int:
     return sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
 
 
-def _column(step: DedupSuffixArray) -> str:
-    return "tokens" if step.of == "tokens" else "text"
+def _column(request: Request) -> str:
+    return "tokens" if request.of == "tokens" else "text"
 
 
-def _counted(step: DedupSuffixArray, sketches: Sketches, work: Path) -> Sieve:
+def _counted(request: Request, sketches: Sketches, work: Path) -> Sieve:
     """The sieve, with all anchors counted."""
     total = "SELECT coalesce(sum(size), 0)::BIGINT FROM sketches"
-    sieve = Sieve(step.window, sketches.connection.execute(total).fetchone()[0])
+    sieve = Sieve(request.window, sketches.connection.execute(total).fetchone()[0])
     dtype = np.dtype(np.uint8)
-    column = _column(step)
+    column = _column(request)
     for batch in documents_of(sketches.batches([column], ROWS), column == "tokens"):
         dtype = batch.symbols.dtype
         sieve.count(batch.symbols, batch.offsets)
@@ -634,12 +642,12 @@ def _counted(step: DedupSuffixArray, sketches: Sketches, work: Path) -> Sieve:
 
 
 def _regions_in_process(
-    step: DedupSuffixArray, sketches: Sketches, work: Path, sketch_groups: list[Group]
+    request: Request, sketches: Sketches, work: Path, sketch_groups: list[Group]
 ) -> Regions:
     """The regions in order of arrival; their text is ARRIVED."""
-    sieve, column = _counted(step, sketches, work), _column(step)
+    sieve, column = _counted(request, sketches, work), _column(request)
     batches = documents_of(sketches.batches([column], ROWS), column == "tokens")
-    return _passed(sieve, batches, work / ARRIVED, step.of == "characters")
+    return _passed(sieve, batches, work / ARRIVED, request.of == "characters")
 
 
 def _passed(sieve: Sieve, documents: Iterator[DocumentBatch], path: Path, chars: bool) -> Regions:
@@ -651,12 +659,12 @@ def _passed(sieve: Sieve, documents: Iterator[DocumentBatch], path: Path, chars:
 
 
 def _regions_by_tasks(
-    step: DedupSuffixArray, sketches: Sketches, work: Path, sketch_groups: list[Group]
+    request: Request, sketches: Sketches, work: Path, sketch_groups: list[Group]
 ) -> Regions:
     """As `_regions_in_process`, the same bytes. What a killed run left is kept."""
     if not (work / SIEVE).exists():
-        _counted(step, sketches, work).save(work / SIEVE)
-    tasks = [PassTask(g.part, work, g, step.window, step.of) for g in sketch_groups]
+        _counted(request, sketches, work).save(work / SIEVE)
+    tasks = [PassTask(g.part, work, g, request.window, request.of) for g in sketch_groups]
     missing = [task for task in tasks if not all(task.file(name).exists() for name in FOUND)]
     run_tasks(sketches.run, f"{__name__}:pass_group", missing)
     parts = []

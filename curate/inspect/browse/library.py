@@ -99,14 +99,11 @@ class Library:
         store.db.execute(f"CREATE VIEW all_rows AS {' UNION ALL '.join(parts)}")
 
     def _held(self, column: str, kept: bool) -> str:
-        """The column, or null where files of that kind lack it."""
-        return quoted(column) if column in self._names(kept) else "NULL::DOUBLE"
-
-    def _names(self, kept: bool) -> set[str]:
         import pyarrow.parquet as pq
 
         paths = self.store.kept if kept else self.store.gone
-        return {n for p in (paths[0], paths[-1]) for n in pq.read_schema(p).names}
+        names = {n for p in (paths[0], paths[-1]) for n in pq.read_schema(p).names}
+        return quoted(column) if column in names else "NULL::DOUBLE"
 
     def rows(self, sql: str, values: list[Any] | None = None) -> list[tuple[Any, ...]]:
         """The result of a query, none beside it."""

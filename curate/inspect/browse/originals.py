@@ -8,17 +8,17 @@ byte by byte: so a file that has changed since is noticed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 
 from curate.corpus.manifests import part_path
 from curate.documents.edits import Edit
 from curate.run.plan import stage_folder
+from curate.run.records import StageRecord
 from curate.steps.contracts import fitting
 from llmcurate.base.errors import LlmcurateError
 
@@ -47,7 +47,6 @@ def replay(original: bytes, edits: Iterable[Edit], final: bytes) -> list[Run] | 
 
 
 def _apply(runs: list[Run], edits: list[Edit]) -> list[Run]:
-    """One step's edits, by position."""
     pieces: list[Run] = []
     # Edits of the same position stay in their order.
     pending = sorted(edits, key=lambda e: (e.start, e.end))[::-1]
@@ -87,8 +86,8 @@ def _put(edit: Edit) -> list[Run]:
 class Originals:
     """Finds texts as they were before their first edit. Small: one document, or a sample."""
 
-    def __init__(self, out: Path, record: dict[str, Any], most_parts: int = 16) -> None:
-        self.out, self.stages, self._left = out, record.get("stages", []), most_parts
+    def __init__(self, out: Path, stages: Sequence[StageRecord], most_parts: int = 16) -> None:
+        self.out, self.stages, self._left = out, stages, most_parts
 
     def find(
         self, position: tuple[str, int], name: str, text: str | None, edits: list[Edit]
@@ -98,7 +97,7 @@ class Originals:
         if not edits or text is None or len(text) > MOST_BYTES:
             return None
         first = edits[0].step
-        stage = next((i for i, s in enumerate(self.stages) if first in s["steps"]), None)
+        stage = next((i for i, s in enumerate(self.stages) if first in s.steps), None)
         part = Path(position[0]).name[5:10]
         if stage is None or not part.isdigit():
             return None
@@ -110,7 +109,7 @@ class Originals:
             return None
 
     def _folder(self, stage: int) -> Path:
-        return stage_folder(self.out, self.stages[stage]["folder"])
+        return stage_folder(self.out, self.stages[stage].folder)
 
     def _kept(self, stage: int, part: int, name: str) -> bytes | None:
         path = part_path(self._folder(stage), part, "kept")
@@ -119,7 +118,6 @@ class Originals:
         return None if text is None else text.encode()
 
     def _number(self, part: int, name: str) -> int:
-        """The document's number in its partition of the first stage. KeyError where it has none."""
         folder = self._folder(0)
         kept = pq.read_table(part_path(folder, part, "kept"), columns=["id"])["id"].to_pylist()
         if name in kept:
@@ -129,7 +127,6 @@ class Originals:
         return int(gone["_n"][gone["id"].to_pylist().index(name)].as_py())
 
     def _read(self, part: int, number: int, first: str) -> bytes | None:
-        """The document as the step `first` received it, from the input."""
         from curate.documents.documents import NUMBER
         from curate.formats.reading import PartitionReader
         from curate.run.messages import Specification

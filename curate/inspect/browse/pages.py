@@ -22,6 +22,7 @@ from curate.documents.rejected import REASON_COLUMNS, Reason, reasons_of, rules_
 from curate.inspect.browse.library import PAGE, Library, Query, Row
 from curate.inspect.browse.originals import Originals, Run, replay
 from curate.inspect.report.store import Position, find_rows, read_rows
+from curate.run.records import stages_of
 from llmcurate.base.disk.units import format_measure
 from llmcurate.base.pages.charts import scaling
 from llmcurate.base.pages.html import ids_of, linked, plain, render, source
@@ -39,8 +40,9 @@ class Meanings:
 
     steps: dict[str, str]  # label -> what the step does
     limits: dict[str, float]  # column -> a rule's limit on it
-    charts: dict[str, dict[str, Any]]  # column -> its histogram
-    rules: dict[str, dict[str, Any]]  # as run.json has them
+    ranges: dict[str, tuple[str, float, float]]  # column -> scale, least and greatest value
+    columns: dict[str, str]  # rule -> the column that it compares
+    above: dict[str, bool]  # rule -> whether it drops what is above its limit
 
     @classmethod
     def of(cls, record: dict[str, Any]) -> Meanings:
@@ -53,36 +55,36 @@ class Meanings:
         return cls(
             {s["label"]: s.get("about", "") for s in record.get("steps", ())},
             {r["column"]: r["threshold"] for r in limited if "threshold" in r},
-            charts,
-            rules,
+            {n: (c["scale"], c["edges"][0], c["edges"][-1]) for n, c in charts.items()},
+            {name: r["column"] for name, r in rules.items() if r.get("column")},
+            {name: r["above"] for name, r in rules.items() if r.get("above") is not None},
         )
 
     def place(self, column: str, value: Any) -> float | None:
         """How far a value is from the least to the greatest one of the column's chart, 0 to 1; None
         where that is not known."""
-        chart = self.charts.get(column)
-        if chart is None or not isinstance(value, (int, float)) or value != value:
+        if column not in self.ranges or not isinstance(value, (int, float)) or value != value:
             return None
-        scaled = scaling(chart["scale"])
-        low, high = scaled(chart["edges"][0]), scaled(chart["edges"][-1])
+        scale, *ends = self.ranges[column]
+        scaled = scaling(scale)
+        low, high = map(scaled, ends)
         return min(1.0, max(0.0, (scaled(value) - low) / (high - low))) if high > low else None
 
     def span(self, column: str) -> str:
         """`0 to 12`: the least and the greatest value of the column's chart."""
-        edges = self.charts[column]["edges"]
-        return f"{format_measure(edges[0])} to {format_measure(edges[-1])}"
+        return " to ".join(map(format_measure, self.ranges[column][1:]))
 
     def why(self, reason: Reason) -> str:
         """The rule's condition, as `drops where stop words are below 2`; empty where no limit
         decides."""
         if reason.threshold is None or reason.value is None:
             return ""
-        figures = self.rules.get(reason.name) or {}
-        above = figures.get("above")
+        above = self.above.get(reason.name)
         if above is None and reason.value != reason.threshold:
             above = reason.value > reason.threshold
         side = {None: "at", True: "above", False: "below"}[above]
-        measure = (figures.get("column") or "").partition(".")[2].replace("_", " ") or "its value"
+        column = self.columns.get(reason.name, "")
+        measure = column.partition(".")[2].replace("_", " ") or "its value"
         return f"drops where {measure} is {side} {format_measure(reason.threshold)}"
 
 
@@ -110,7 +112,7 @@ class Document:
 
     def rules(self) -> tuple[str, ...]:
         """The rules that marked it, as `step.rule`."""
-        return rules_of(self.row)
+        return rules_of(self.reasons())
 
     def reasons(self) -> list[Reason]:
         """Why it was rejected, the first reason first."""
@@ -147,8 +149,12 @@ class Document:
 
 def load(library: Library, positions: list[Position], originals: Originals) -> list[Document]:
     """The documents at these positions, in their order."""
-    everything = _columns(library)
-    rows = read_rows(positions, everything, 4 << 20)
+    import pyarrow.parquet as pq
+
+    names: dict[str, None] = {}
+    for path in (*library.store.kept[:1], *library.store.gone[:1]):
+        names |= dict.fromkeys(pq.read_schema(path).names)
+    rows = read_rows(positions, list(names), 4 << 20)
     documents = []
     kept = {str(p) for p in library.store.kept}
     for position in positions:
@@ -159,15 +165,6 @@ def load(library: Library, positions: list[Position], originals: Originals) -> l
         _partners(document, library)
         documents.append(document)
     return documents
-
-
-def _columns(library: Library) -> list[str]:
-    import pyarrow.parquet as pq
-
-    names: dict[str, None] = {}
-    for path in (*library.store.kept[:1], *library.store.gone[:1]):
-        names |= dict.fromkeys(pq.read_schema(path).names)
-    return list(names)
 
 
 def _cuts(document: Document, position: Position, originals: Originals) -> None:
@@ -288,7 +285,6 @@ DOCUMENTS, REPORT = "documents.html", "report.html"  # in a folder of static pag
 
 
 def _anchor(id: str) -> str:
-    """The place of a document in a page of many."""
     return "d" + hashlib.sha256(id.encode("utf-8", "replace")).hexdigest()[:16]
 
 
@@ -324,7 +320,7 @@ def sample_page(library: Library, each: int, named: Sequence[str] = (), report: 
     positions = dict.fromkeys(where[id] for id in named if id in where)
     positions |= dict.fromkeys(row.position for rows in sample.values() for row in rows)
     chosen = list(positions)[:MOST_DOCUMENTS]
-    documents = load(library, chosen, Originals(library.out, library.record))
+    documents = load(library, chosen, Originals(library.out, stages_of(library.record)))
     waiting = dict(zip(chosen, documents, strict=True))
     groups = [
         (title, [waiting.pop(row.position) for row in rows if row.position in waiting])

@@ -14,6 +14,7 @@ from curate.inspect.browse import pages
 from curate.inspect.browse.library import Library, Query
 from curate.inspect.browse.originals import Originals
 from curate.inspect.browse.pages import load
+from curate.run.records import stages_of
 from llmcurate.base.errors import UsageError
 
 HOST = "127.0.0.1"
@@ -94,7 +95,7 @@ class _Handler(BaseHTTPRequestHandler):
         position = library.position(fields.get("id", "")) if parts.path == "/document" else None
         if position is None:
             return 404, pages.message_page("there is no such page or document")
-        (document,) = load(library, [position], Originals(library.out, library.record))
+        (document,) = load(library, [position], Originals(library.out, stages_of(library.record)))
         return 200, pages.document_page(library, document)
 
     def _answer(self, status: int, page: str) -> None:

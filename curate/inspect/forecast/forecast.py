@@ -218,7 +218,6 @@ def _add_stage(
 
 
 def _step_figures(result: Forecast, step: Settings, sources: list[Figures]) -> StepFigures | None:
-    """The first source's figures for the step, with a note on what was measured otherwise."""
     for source in sources:
         if (figures := source.step(step)) is None:
             continue
@@ -246,7 +245,6 @@ def _add_deciding(
     documents: float,
     sketches: float | None,
 ) -> None:
-    """Sketches to decisions, between two stages: by one process, and by workers as tasks."""
     name = f"{step.label}: deciding"
     alike = [d for f in sources if (d := f.dedup(step)) is not None]
     timed = next((d for d in alike if d.deciding is not None), None)
@@ -275,7 +273,6 @@ def _add_deciding(
 def _add_once(
     result: Forecast, sources: list[Figures], name: str, documents: float, single: bool = True
 ) -> None:
-    """Adds what is done once a run."""
     growth = next((f.once[name] for f in sources if name in f.once), None)
     cpu = growth.seconds(documents) if growth else None
     result.missing += [] if growth else [f"no figure for {name}"]
@@ -285,7 +282,6 @@ def _add_once(
 
 
 def _add_split(result: Forecast, sources: list[Figures], name: str, much: bool) -> None:
-    """Adds what one process does of a small corpus, and tasks of one where there is `much`."""
     split = next((f.split[name] for f in sources if name in f.split), None) if much else None
     if split is None:
         _add_once(result, sources, name, result.documents)
@@ -304,7 +300,6 @@ def _add_split(result: Forecast, sources: list[Figures], name: str, much: bool) 
 def _add_planning(
     result: Forecast, sources: list[Figures], plan: RunPlan, as_if: int | None
 ) -> None:
-    """Adds the opening of files, and of archives the search for where they may be cut."""
     files, size = len(plan.inputs.files), sum(f.size for f in plan.inputs.files)
     if as_if:
         files = math.ceil(files * as_if / size if size else as_if / ARCHIVE_BYTES)
@@ -339,7 +334,6 @@ def _add_driving(result: Forecast, stages: list[MapStage]) -> None:
 
 
 def _cost(stage: StageForecast, prices: Prices) -> float | None:
-    """USD: computing, requests, and keeping what the stage wrote."""
     if stage.cpu is None:
         return None
     return (
@@ -420,14 +414,12 @@ def _clock(seconds: float | None) -> str:
 
 
 def _title(stage: StageForecast) -> str:
-    """`stage 00`, or what is done once."""
     if stage.peak_bytes is not None and not stage.single:
         return f"stage {stage.name[:2]}"
     return stage.name + (" (one process)" if stage.single and len(stage.steps) == 1 else "")
 
 
 def _cells(stage: StageForecast) -> list[str]:
-    """The columns of a stage; blank where a column means nothing for it."""
     return [
         _count(stage.documents_in),
         _size(stage.bytes_in),

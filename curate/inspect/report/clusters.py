@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from curate.documents.edits import EDITS, Edit, edits_of, remaining
+from curate.documents.edits import EDITS, edits_of, remaining
 from curate.inspect.report.store import KEY, Position, Store, find_rows, opened, read_rows
 from curate.run.records import read_record
 from llmcurate.base.disk.units import counted
@@ -141,7 +141,6 @@ def browse(out: Path, show: int, method: str | None, least: int, members: int) -
 
 
 def _methods(store: Store, asked: str | None) -> list[str]:
-    """Which of the decisions' methods the user means."""
     have = [m for (m,) in store.rows("SELECT DISTINCT method FROM decisions ORDER BY method")]
     if asked is None:
         return have
@@ -153,7 +152,6 @@ def _methods(store: Store, asked: str | None) -> list[str]:
 
 
 def _of_command(name: str) -> list[str]:
-    """How decisions name the steps of a --method of `llmcurate dedup`."""
     from curate.dedup.methods import methods
     from curate.steps.recipe import make_step
 
@@ -194,7 +192,6 @@ def _member(row: tuple[Any, ...], gone: bool) -> Member:
 def _add_texts(
     store: Store, clusters: list[Cluster], order: list[str], labels: dict[str, str]
 ) -> None:
-    """Reads the texts, and compares each member with the copy that stays."""
     members = [m for c in clusters for m in (c.stays, *c.members) if m is not None]
     positions = find_rows(store.paths, [m.id for m in members])
     whole = {positions[m.id] for m in members if m.span is None and m.id in positions}
@@ -214,16 +211,10 @@ def _add_texts(
                 member.text = row.get("text") or ""
             elif label is not None:
                 member.text = _passage(position, member.span, label, order)
-        _compare(cluster)
-
-
-def _compare(cluster: Cluster) -> None:
-    stays = cluster.stays
-    if stays is None or stays.text is None:
-        return
-    for member in cluster.members:
-        if member.text is not None:
-            member.difference = compare(stays.text, member.text)
+        if cluster.stays is not None and cluster.stays.text is not None:
+            for member in cluster.members:
+                if member.text is not None:
+                    member.difference = compare(cluster.stays.text, member.text)
 
 
 def _steps(out: Path) -> tuple[list[str], dict[str, str]]:
@@ -247,22 +238,17 @@ def _steps(out: Path) -> tuple[list[str], dict[str, str]]:
 
 
 def _passage(position: Position, span: tuple[int, int], label: str, order: list[str]) -> str | None:
-    """The passage as far as the document still holds it; None where nothing is left of it."""
     # One document at a time: a passage may stand anywhere in a long one.
     row = read_rows([position], ["text", EDITS, "step"], 1 << 40)[position]
     dropped_by = row.get("step")
     stop = order.index(dropped_by) if dropped_by in order else len(order)
-    edits = _from(label, edits_of(row), order[:stop])
+    before = order[:stop]
+    later = set(before[before.index(label) :]) if label in before else set()
+    edits = [edit for edit in edits_of(row) if edit.step in later]
     data = (row["text"] or "").encode("utf-8", "replace")
     pieces = [data[a:b] for a, b in remaining([span], edits)]
     text = b" ... ".join(pieces).decode("utf-8", "replace")
     return text[:PASSAGE] or None
-
-
-def _from(label: str, edits: list[Edit], order: list[str]) -> list[Edit]:
-    """The edits of the step and of those behind it."""
-    later = set(order[order.index(label) :]) if label in order else set()
-    return [edit for edit in edits if edit.step in later]
 
 
 AROUND = 10  # equal words shown on each side of a difference
@@ -289,15 +275,12 @@ def text(browsed: Browsed, width: int, colours: bool) -> str:
     which = "the largest" if shown == 1 else f"the {shown:,} largest"
     lines.append(f"{of}:" if browsed.total == shown else f"{of}; {which}:")
     if any(m.difference and not m.difference.equal for c in browsed.clusters for m in c.members):
-        lines.append(f"marks: {_mark_colours(MARKS) if colours else MARKS}")
+        first, _, second = MARKS.partition("] ")
+        coloured = f"{RED}{first}]{OFF} {GREEN}{second}{OFF}"
+        lines.append(f"marks: {coloured if colours else MARKS}")
     for nth, cluster in enumerate(browsed.clusters, 1):
         lines += ["", *_cluster_lines(nth, cluster, width, colours)]
     return "\n".join(lines)
-
-
-def _mark_colours(marks: str) -> str:
-    first, _, second = marks.partition("] ")
-    return f"{RED}{first}]{OFF} {GREEN}{second}{OFF}"
 
 
 def _cluster_lines(nth: int, cluster: Cluster, width: int, colours: bool) -> list[str]:
@@ -311,7 +294,9 @@ def _cluster_lines(nth: int, cluster: Cluster, width: int, colours: bool) -> lis
         lines += _wrap(f"stays    {_about(cluster.stays)}", width, "  ", 9)
         if cluster.stays.text is None:
             lines.append(f"{INDENT}(its text is not in this run's files)")
-        elif cluster.passages or all(_same(m) for m in cluster.members):
+        elif cluster.passages or not any(
+            m.difference and not m.difference.equal for m in cluster.members
+        ):
             lines += _wrap(_excerpt(cluster.stays.text), width, INDENT)
     elif cluster.kept_id is None:
         lines.append("  no copy stays")
@@ -324,10 +309,6 @@ def _cluster_lines(nth: int, cluster: Cluster, width: int, colours: bool) -> lis
     if rest > 0:
         lines.append(f"  and {rest:,} more")
     return lines
-
-
-def _same(member: Member) -> bool:
-    return member.difference is None or member.difference.equal
 
 
 def _compared(member: Member, cluster: Cluster, width: int, colours: bool) -> list[str]:

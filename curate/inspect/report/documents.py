@@ -334,7 +334,6 @@ def unsure_languages(store: Store) -> dict[str, Unsure]:
 
 
 def _choose(store: Store, asked: list[Unsure], rows: dict[str, Unsure]) -> None:
-    """Fills examples, chosen by a hash of their ids: the same ones in every run."""
     if not asked:
         return
     limits = ", ".join(
@@ -430,7 +429,6 @@ def by_source(db: Any, relation: str) -> list[Source]:
 
 
 def _by_source(db: Any) -> list[Source]:
-    """The same of the tables `days` and `versions`."""
     rows = db.execute(
         f"""WITH counted AS (
             SELECT source, grouping(source) AS all_of_them, day, sum(n)::BIGINT AS n
@@ -590,7 +588,6 @@ def ages_of(store: Store) -> Ages | None:
 
 
 def _periods(store: Store) -> list[tuple[str, int, int]]:
-    """Documents kept and dropped by month, or by year where the months are many."""
     ((months,),) = store.rows("SELECT count(DISTINCT month) FROM months")
     return store.rows(
         f"""SELECT {sql_period("month", months <= MOST_MONTHS)} AS period,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -13,14 +14,14 @@ import yaml
 
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Run, run_here
-from curate.documents.limits import Limit, limits_of
+from curate.documents.limits import Limit
 from curate.engines.base import cpu_seconds
 from curate.inspect.report import documents, duplicates, rules
 from curate.inspect.report.documents import LEAST, Ages, Kept, OptOuts, Source, Unsure
 from curate.inspect.report.duplicates import SIZES, Method
 from curate.inspect.report.rules import Example, RuleFigures
 from curate.inspect.report.store import opened
-from curate.mix.table import unit_text
+from curate.mix.table import MixRecord, unit_text
 from curate.run.records import (
     Outcome,
     driver_costs,
@@ -226,7 +227,7 @@ class RunPage:
         """The most memory that a worker held."""
         return max((stage.get("peak_bytes", 0) for stage in self.record["stages"]), default=0)
 
-    def corrupt_examples(self) -> list[dict[str, Any]]:
+    def corrupt_examples(self) -> list[dict[str, str | int]]:
         """The first stretches of the input that could not be read."""
         products = [p["input"] for p in self.record["products"] if p.get("input")]
         tallies = self.record["stages"][:1] or products
@@ -281,10 +282,16 @@ def left_out(outside: dict[str, dict[str, int]]) -> list[tuple[str, str, int]]:
     ]
 
 
-def largest_groups(mix: dict[str, Any]) -> dict[int, int]:
+def mix_of(content: Any) -> MixRecord:
+    """The record of a mix."""
+    return MixRecord.from_json(json.dumps(content))
+
+
+def largest_groups(mix: MixRecord) -> dict[int, int]:
     """Position in the matrix of overlaps -> documents, of the largest sources."""
-    sizes = {row["name"]: row["documents"] for row in mix["rows"]}
-    groups = mix["overlap"]["groups"]
+    assert mix.overlap is not None
+    sizes = {row.name: row.documents for row in mix.rows}
+    groups = mix.overlap.groups
     order = sorted(range(len(groups)), key=lambda g: (-sizes[groups[g]], groups[g]))
     return {g: sizes[groups[g]] for g in order[:MOST_GROUPS]}
 
@@ -352,7 +359,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
         by_count, expert_shares, eval_scores, product_line, reasons,
-        largest_groups, left_out, points, product_values, similarity_meaning, size_range,
+        largest_groups, left_out, mix_of, points, product_values, similarity_meaning, size_range,
         training_values, unit_text,
     )
 }  # fmt: skip
@@ -374,7 +381,12 @@ def begin_report(
             steps = outcome.plan.recipe.steps
             settings = [step.model_dump(mode="json") for step in steps]
             by_date = any(s.get("survivor") == "newest" for s in settings)
-            limits = limits_of(outcome.plan.recipe.document_steps)
+            # By `step.rule`, each with the whole name of its column.
+            limits = {
+                f"{step.label}.{limit.rule}": replace(limit, column=f"{step.label}.{limit.column}")
+                for step in outcome.plan.recipe.document_steps
+                for limit in step.limits()
+            }
             labels = [step.label for step in steps]
             figures = gather(outcome.out, by_date, limits, threads, labels, run, sizes)
             outcome.notices += figures.lost
@@ -405,5 +417,4 @@ def _write_records(outcome: Outcome, figures: Figures | None, notices: list[str]
 
 
 def _line(error: Exception) -> str:
-    """The error in a line of some length."""
     return f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]

@@ -18,7 +18,14 @@ from typing import Any
 import numpy as np
 
 from curate.documents.limits import Limit
-from curate.documents.rejected import REASONS, SQL_FIRST_RULE, rules_of, sql_reasons, sql_rules
+from curate.documents.rejected import (
+    REASONS,
+    SQL_FIRST_RULE,
+    reasons_of,
+    rules_of,
+    sql_reasons,
+    sql_rules,
+)
 from curate.inspect.report.store import (
     KEY,
     KEY_MOST,
@@ -170,7 +177,6 @@ def _overlap(store: Store, figures: RuleFigures) -> None:
 
 
 def _ranges(store: Store, figures: RuleFigures) -> dict[str, Range]:
-    """The ranges of the columns over all documents, into the figures; those over kept ones."""
     kept = {name: Range(integer) for name, integer in store.columns.items()}
     figures.ranges = {name: Range(integer) for name, integer in store.columns.items()}
     tasks = store.tasks(RangesTask, store.columns)
@@ -234,22 +240,18 @@ def _find_columns(store: Store, rules: dict[str, Rule], kept: dict[str, Range]) 
             rule = rules[name]
             same = [c for c, n in zip(step_columns, wrong, strict=True) if n == 0]
             fitting = [c for c in same if _apart(rule, kept[c])]
-            rule.column = _nearest(name, fitting)
+            rule.column = max(
+                fitting, key=lambda c: (SequenceMatcher(None, name, c).ratio(), c), default=None
+            )
 
 
 def _apart(rule: Rule, kept: Range) -> bool:
-    """Return whether the kept documents' values lie beside those that the rule marked."""
     if not kept.count or rule.least is None or rule.most is None:
         return True
     return kept.most <= rule.least or kept.least >= rule.most
 
 
-def _nearest(rule: str, columns: list[str]) -> str | None:
-    return max(columns, key=lambda c: (SequenceMatcher(None, rule, c).ratio(), c), default=None)
-
-
 def _histograms(store: Store, figures: RuleFigures) -> None:
-    """Fills each rule's histograms: of all documents its step measured, and of those marked."""
     for rule in figures.rules.values():
         if rule.least is None or rule.most is None:
             continue
@@ -276,7 +278,6 @@ def _histograms(store: Store, figures: RuleFigures) -> None:
 
 
 def _count(store: Store, drawn: dict[str, list[Histogram]], rules: dict[str, Rule]) -> None:
-    """Fills the histograms of columns, and the rules' own."""
     own_histograms = {name: rule.own for name, rule in rules.items() if rule.own is not None}
     edges = {name: [h.edges.tolist() for h in bins] for name, bins in drawn.items()}
     of_rules = {name: histogram.edges.tolist() for name, histogram in own_histograms.items()}
@@ -400,7 +401,7 @@ def gather_examples(store: Store, rules: dict[str, Rule]) -> dict[str, list[Exam
     for name, documents in chosen.items():
         for document, why in documents:
             row = rows[where[document]]
-            also = tuple(other for other in rules_of(row) if other != name)
+            also = tuple(other for other in rules_of(reasons_of(row)) if other != name)
             text = row.get("text") or ""
             value, threshold, detail = why
             example = Example(row["id"] or "", row.get("url"), text, value, threshold, detail, also)

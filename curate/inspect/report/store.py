@@ -369,12 +369,7 @@ def read_rows(
     by_file: dict[str, list[int]] = {}
     for path, row in positions:
         by_file.setdefault(path, []).append(row)
-    return dict(_rows_at(by_file, columns, most_chars))
-
-
-def _rows_at(
-    by_file: dict[str, list[int]], columns: list[str], most_chars: int
-) -> Iterator[tuple[Position, dict[str, Any]]]:
+    rows = {}
     for path in sorted(by_file):
         with pq.ParquetFile(path) as file:
             stored = set(file.schema_arrow.names)
@@ -391,11 +386,12 @@ def _rows_at(
                         end = start + batch.num_rows
                         for row in (row for row in inside if start <= row < end):
                             values = {n: _cut(batch[n][row - start], most_chars) for n in have}
-                            yield (path, row), values
+                            rows[path, row] = values
                         start = end
                         if start > inside[-1]:
                             break
                 start = stop
+    return rows
 
 
 def _cut(value: pa.Scalar, most_chars: int) -> Any:
@@ -486,16 +482,14 @@ def edges_of(span: Range, thresholds: Iterable[float] = ()) -> Histogram:
     near = bool(limits) and low >= 0 and 0 < max(limits) < high / NEAR
     if near:
         high = NEAR * max(limits)
-    step = _round_step((high - low) / BINS) if high > low else 1.0
+    step = 1.0
+    if high > low:  # the next 1, 2, 2.5 or 5 times a power of ten
+        least = (high - low) / BINS
+        power = 10.0 ** math.floor(math.log10(least))
+        step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= least * (1 - 1e-9))
     start = math.floor(low / step + 1e-9)
     stop = max(start + 1, math.ceil(high / step - 1e-9))
     return Histogram(np.arange(start, stop + 1) * step, "linear", near)
-
-
-def _round_step(step: float) -> float:
-    """The next 1, 2, 2.5 or 5 times a power of ten."""
-    power = 10.0 ** math.floor(math.log10(step))
-    return next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= step * (1 - 1e-9))
 
 
 def numeric_columns(schema: pa.Schema, hidden: Iterable[str] = ()) -> dict[str, bool]:

@@ -34,24 +34,19 @@ def apply(run: Path, sets: tuple[str, ...], out: Path | None, options: Options) 
             f"{run}: --apply makes the run of one OUT; a HOME takes other settings with `llmcurate"
             " refresh RECIPE -o HOME --rebuild`"
         )
-    inputs = _inputs(question)
+    first = stage_folder(run, question.folders[0])
+    try:
+        inputs = Specification.in_folder(first).inputs(first)
+    except (OSError, ValueError):
+        raise UsageError(f"{first} is gone: run the recipe anew with these settings") from None
     plan = plan_run(question.now, inputs)
     if out is None or out.resolve() == run.resolve():
         out = run
     else:
         _copy_stages(question, run, out)
-    if plan.stages[0].folder_name != question.record["stages"][0]["folder"]:
+    if plan.stages[0].folder_name != question.folders[0]:
         check_unchanged(inputs)
     return run_planned(plan, out, options)
-
-
-def _inputs(question: Question) -> InputPlan:
-    """The files that the run read and how it cut them into partitions, from its first stage."""
-    first = stage_folder(question.out, question.record["stages"][0]["folder"])
-    try:
-        return Specification.in_folder(first).inputs(first)
-    except (OSError, ValueError):
-        raise UsageError(f"{first} is gone: run the recipe anew with these settings") from None
 
 
 def check_unchanged(inputs: InputPlan) -> None:
@@ -75,8 +70,8 @@ def _copy_stages(question: Question, run: Path, out: Path) -> None:
         raise UsageError(f"-o {out} is not empty: name a new folder")
     ledger = Ledger(run)  # its lock: no other process works there meanwhile
     try:
-        for stage in question.record["stages"]:
-            source, target = (stage_folder(o, stage["folder"]) for o in (run, out))
+        for name in question.folders:
+            source, target = (stage_folder(o, name) for o in (run, out))
             shutil.copytree(source, target, copy_function=_link_or_copy)
             for folder in (target, *filter(Path.is_dir, target.rglob("*"))):
                 folder.chmod(folder.stat().st_mode | stat.S_IRWXU)  # of a run for reading only

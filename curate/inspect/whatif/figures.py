@@ -29,7 +29,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from curate.inspect.report.page import bytes_a_token
 from curate.inspect.report.store import Range, edges_of
 from curate.inspect.whatif.question import READER, Question, Rule, ask
 from curate.inspect.whatif.scores import THREADS, Scores, read
@@ -140,7 +139,6 @@ def _bounds(
 
 
 def _largest(sizes: np.ndarray, count: int) -> int:
-    """Bytes of the largest `count` texts."""
     if count == 0 or count >= len(sizes):
         return int(sizes.sum()) if count else 0
     return int(np.partition(sizes, len(sizes) - count)[len(sizes) - count :].sum())
@@ -157,7 +155,9 @@ def _clusters(
     table = pq.read_table(corpus.decisions[0], columns=["id", "cluster", "method", "span_start"])
     table = table.filter(pc.equal(table["method"], method))
     places = np.flatnonzero(of.gone | of.marked | of.passed)
-    at = pc.index_in(table["id"], value_set=_ids(corpus).take(pa.array(places)))
+    files = (pq.read_table(path, columns=["id"])["id"] for path in (*corpus.kept, *corpus.gone))
+    ids = pa.chunked_array([chunk for file in files for chunk in file.chunks], pa.string())
+    at = pc.index_in(table["id"], value_set=ids.take(pa.array(places)))
     decided = at.is_valid().to_numpy(zero_copy_only=False)
     rows = places[at.filter(pa.array(decided)).to_numpy()]
     cluster = table["cluster"].filter(pa.array(decided)).to_numpy()
@@ -176,15 +176,6 @@ def _clusters(
     of_each = np.minimum(dropped, 1) if step.reach == "one" else dropped
     back = rows[of.marked[rows] & loses[cluster]]
     return int(np.count_nonzero(headless)), int(of_each[loses].sum()), back
-
-
-def _ids(corpus: Corpus) -> pa.ChunkedArray:
-    """Ids of all documents, those of corpus/ first."""
-    paths = [*corpus.kept, *corpus.gone]
-    return pa.chunked_array(
-        [chunk for p in paths for chunk in pq.read_table(p, columns=["id"])["id"].chunks],
-        pa.string(),
-    )
 
 
 CELLS = 4096
@@ -389,7 +380,7 @@ def answer(out: Path, sets: tuple[str, ...] = ()) -> Answer:
     decider = Decider(question, scores)
     now = decider.decide()
     was = np.arange(len(scores)) < scores.kept
-    ratio, measured = bytes_a_token(question.record)
+    ratio, measured = question.bytes_a_token
     amount = Amounts(ratio)
     kept, unmeasured = now.kept, now.unmeasured
     others = resolved(question, decider, now)
@@ -418,7 +409,6 @@ def answer(out: Path, sets: tuple[str, ...] = ()) -> Answer:
 def _rules(
     question: Question, decider: Decider, now: Verdicts, amount: Amounts
 ) -> list[RuleFigures]:
-    """Rules of thresholds in the order of the steps, then all others."""
     limited = {r.name: r for r in question.rules if r.name in decider.trusted}
     names = [*limited, *(n for n in now.fails if n not in limited)]
     with ThreadPoolExecutor(THREADS) as pool:  # numpy works outside of Python's lock
@@ -478,7 +468,8 @@ def _passing(rule: Rule, decider: Decider, now: Verdicts, points: np.ndarray) ->
     column, fails, end = scores.columns[rule.column()], now.fails.get(rule.name), len(points)
     # The first threshold, in the order of points, at which a value is on the other side.
     places = Places(points, "right" if limit.above == limit.closed else "left")
-    after = _after(decider, rule)
+    rules = decider.question.rules
+    after = [r for r in rules if r.step == rule.step and r.now.unless == rule.now.rule]
     only = None if limit.only is None else scores.columns[rule.column(limit.only)]
     documents = np.zeros(2 * (end + 1), np.int64)
     size = np.zeros(2 * (end + 1), np.float64)
@@ -508,14 +499,7 @@ def _passing(rule: Rule, decider: Decider, now: Verdicts, points: np.ndarray) ->
     return counted
 
 
-def _after(decider: Decider, rule: Rule) -> list[Rule]:
-    """Rules of the same step that judge what this rule leaves."""
-    rules = decider.question.rules
-    return [r for r in rules if r.step == rule.step and r.now.unless == rule.now.rule]
-
-
 def _overlap(now: Verdicts) -> dict[tuple[str, str], int]:
-    """How many documents two rules fail together, the most first."""
     # Bits instead of bytes: a pair of a million documents is then 125 kB.
     packed = {n: np.packbits(m) for n, m in now.fails.items() if m.any()}
     names = sorted(packed)
@@ -555,7 +539,6 @@ def _languages(
 
 
 def _notes(question: Question, now: Verdicts, others: list[Resolved]) -> list[str]:
-    """What these figures cannot say."""
     notes = []
     for setting, (at, why) in question.again.items():
         reach = int(np.count_nonzero(_reaches(question, now, at)))

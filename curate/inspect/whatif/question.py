@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from curate.documents.limits import Limit
+from curate.inspect.report.page import bytes_a_token
 from curate.run.homes import Corpus, corpus_of
 from curate.run.records import read_record
 from curate.steps.contracts import CorpusStep, Settings, Step
@@ -51,7 +52,8 @@ class Question:
     """
 
     corpus: Corpus
-    record: dict[str, Any]
+    folders: list[str]  # of the stages
+    bytes_a_token: tuple[float, bool]  # and whether that was measured
     was: Recipe
     now: Recipe
     steps: list[str]
@@ -98,7 +100,8 @@ def ask(out: Path, sets: tuple[str, ...] = ()) -> Question:
             raise UsageError(f"{out / 'run.json'} is damaged: no stage has the step {step.label}")
     question = Question(
         corpus,
-        record,
+        [stage["folder"] for stage in record["stages"]],
+        bytes_a_token(record),
         was,
         now,
         [s.label for s in before],

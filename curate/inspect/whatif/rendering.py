@@ -20,7 +20,11 @@ NAME = 38
 
 def text(answer: Answer) -> str:
     """What is kept before and now, the rules, their overlap, the languages."""
-    lines = [_question(answer), ""]
+    changes = ", ".join(
+        f"{plain(n)} {_value(a)} -> {_value(b)}" for n, (a, b) in answer.question.changes.items()
+    )
+    asked = changes or "the settings of the run (--set changes them)"
+    lines = [f"{answer.question.out}: {asked}", ""]
     lines += _kept(answer)
     for figures in answer.rules:
         if _is_changed(figures):
@@ -30,13 +34,6 @@ def text(answer: Answer) -> str:
     lines += _languages(answer)
     lines += [f"\n{note}" for note in answer.notes]
     return "\n".join(lines)
-
-
-def _question(answer: Answer) -> str:
-    changes = ", ".join(
-        f"{plain(n)} {_value(a)} -> {_value(b)}" for n, (a, b) in answer.question.changes.items()
-    )
-    return f"{answer.question.out}: {changes or 'the settings of the run (--set changes them)'}"
 
 
 def _value(value: Any) -> str:
@@ -73,7 +70,6 @@ def _limit(figures: RuleFigures) -> str:
 
 
 def _thinned(curve: list[Point], most: int, marked: list[float | None]) -> list[Point]:
-    """Points at even distances, and those at the given thresholds."""
     if len(curve) <= most:
         return curve
     at = {round(i * (len(curve) - 1) / (most - 1)) for i in range(most)}
@@ -148,7 +144,6 @@ def touched(answer: Answer) -> dict[str, Language]:
 
 
 def _matrix(answer: Answer) -> list[str]:
-    """Of a row's documents, how many percent the rule of a column fails too."""
     rules = sorted((r for r in answer.rules if r.marks), key=lambda r: (-r.marks, r.name))[:MATRIX]
     if len(rules) < 2 or not answer.overlap:
         return []
@@ -183,7 +178,12 @@ def _languages(answer: Answer) -> list[str]:
 
 def page(answer: Answer) -> str:
     """whatif.html: one self-contained page, in the report's look."""
-    curves = [r for r in by_effect(answer.rules) if r.rule is not None and _bends(r)]
+    curves = [
+        figures
+        for figures in by_effect(answer.rules)
+        if figures.rule is not None
+        and len({(p.kept.documents, p.unmeasured.documents) for p in figures.curve}) > 1
+    ]
     rules = sorted((r for r in answer.rules if r.marks), key=lambda r: (-r.marks, r.name))
     return render(
         "whatif.html",
@@ -218,15 +218,9 @@ def _totals(answer: Answer) -> list[tuple[str, str]]:
     return totals
 
 
-def _bends(figures: RuleFigures) -> bool:
-    """Return whether some limit keeps other documents than the next one."""
-    return len({(p.kept.documents, p.unmeasured.documents) for p in figures.curve}) > 1
-
-
 def _curve(
     figures: RuleFigures,
 ) -> tuple[list[tuple[float, float, float]], list[tuple[float, str]]]:
-    """(limit, kept for certain, kept at most) of each point, and the limits before and now."""
     assert figures.rule is not None
     was, now = figures.rule.was.threshold, figures.rule.now.threshold
     marks = [] if now is None else [(now, f"limit {format_short(now)}")]

@@ -98,7 +98,6 @@ def read(corpus: Corpus, columns: Iterable[str]) -> Scores:
 
 
 def _fill(numbers: dict[str, np.ndarray], path: Path, rows: slice) -> pa.Table:
-    """Puts a file's numbers into their rows; returns what else is asked of it."""
     with pq.ParquetFile(path) as file:
         have = set(file.schema_arrow.names)
         others = [

@@ -62,7 +62,9 @@ class Decider:
         self.first = np.where(kept, len(question.steps), self._at[scores.primary])
         self.langs = Langs(scores.langs, scores.lang)
         self._known_to()
-        self.stored = {n: self._stored(n) for n in scores.rules}
+        self.stored = {n: np.zeros(len(scores), np.bool_) for n in scores.rules}
+        for name, mask in self.stored.items():
+            mask[scores.marks[name]] = True
         self.trusted = self._trusted()
 
     def _known_to(self) -> None:
@@ -82,11 +84,6 @@ class Decider:
         self.seen = np.where(unread, READER, np.array(seen)[at_all]).astype(np.int16)
         edited = np.array([True, *(not any(question.edits[i:]) for i in range(last + 1))])
         self.whole = (self.scores.primary < 0) | ((self.until == last) & edited[at_all])
-
-    def _stored(self, name: str) -> np.ndarray:
-        mask = np.zeros(len(self.scores), np.bool_)
-        mask[self.scores.marks[name]] = True
-        return mask
 
     def _masks(self, rules: list[Rule], now: bool) -> dict[str, np.ndarray]:
         """rule -> bool[rows] of one step's rules, wherever it measured; by stored columns."""

@@ -18,6 +18,7 @@ from curate.cli.options import (
     workspace,
 )
 from curate.cli.settings import READS_ALL, command
+from llmcurate.base.disk.files import make_folder, write_text
 from llmcurate.base.messages import json_values
 from llmcurate.base.terminal import answer, echo, echo_json
 
@@ -108,7 +109,6 @@ def audit(inputs: Inputs = None, *, options: CommandOptions, **settings: Any) ->
 
     from curate.api.command_settings import DedupAudit
     from curate.lab.evaluate import duplicates
-    from llmcurate.base.disk.files import make_folder, write_text
 
     chosen = DedupAudit.of(**settings)
     inputs, folder = corpus_of(inputs), _folder(options.out, "audit")

@@ -16,6 +16,7 @@ from curate.cli.options import (
     read_changes,
 )
 from curate.cli.settings import READS_TEXTS, command
+from curate.products.needs import needs_training
 from llmcurate.base.errors import UsageError
 
 
@@ -66,10 +67,9 @@ def search(
     """
     from curate.api.model_settings import MixSearch
     from curate.engines.base import check_engine
-    from curate.mix.product import pairs
+    from curate.mix.settings import pairs
     from curate.mix.sources import named
     from curate.products.eval_texts import named_paths
-    from curate.products.needs import needs_training
 
     chosen = MixSearch.of(**settings)
     check_engine(options.engine, options.address)

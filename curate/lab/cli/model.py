@@ -19,9 +19,11 @@ from curate.cli.options import (
     reading,
 )
 from curate.cli.settings import READS_TEXTS, command
+from curate.products.needs import needs_training
+from llmcurate.base.disk.files import write_text
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal import answer, echo, echo_json, table
+from llmcurate.base.terminal import Progress, answer, echo, echo_json, say, table
 
 if TYPE_CHECKING:
     from tokenize_kit.card.figures import Sample
@@ -48,7 +50,6 @@ def model_coordinates(
     llmcurate model coordinates tiny --set model.attention.head_dim=16 --widths 96,192,384
     """
     from curate.api.model_settings import ModelCoordinates
-    from curate.products.needs import needs_training
 
     chosen = ModelCoordinates.of(**settings)
     try:
@@ -66,7 +67,7 @@ def model_coordinates(
         )
         outputs_of = coordinates(config_of(model, None, sets or []), widths, plan)
     rows = [
-        (kind, name, *(f"{size:.3g}" for size in row["sizes"]), f"{row['slope']:+.2f}")
+        (kind, name, *(f"{size:.3g}" for size in row.sizes), f"{row.slope:+.2f}")
         for kind, outputs in outputs_of.items()
         for name, row in outputs.items()
     ]
@@ -111,7 +112,6 @@ def model_compare(
     from curate.cli.options import newest
     from curate.inspect.results import check_folder
     from curate.lab.compare.models import compare_models
-    from curate.products.needs import needs_training
 
     chosen = ModelCompare.of(**settings)
     if (chosen.tokens is None) == (chosen.flops is None):
@@ -155,9 +155,6 @@ def model_rope_search(
 
     from curate.api.model_settings import ModelRopeSearch
     from curate.products.eval_texts import as_shards
-    from curate.products.needs import needs_training
-    from llmcurate.base.disk.files import write_text
-    from llmcurate.base.terminal import Progress, say
 
     chosen = ModelRopeSearch.of(**settings)
     with needs_training(), tempfile.TemporaryDirectory(prefix="llmcurate-rope-") as folder:
@@ -192,14 +189,15 @@ def model_rope_search(
                 seed=chosen.seed,
                 on_scored=scored,
             )
-    write_text(out, json.dumps(figures["scaling"]) + "\n")
-    number = figures["texts"]
+    write_text(out, json.dumps(figures.scaling) + "\n")
+    number = figures.texts
     head = ("loss", *(f"{of.replace('_', ' ')}, {counted(number[of], 'text')}" for of in number))
     rows = [
-        (name, *(f"{score[of]:.4f}" for of in number)) for name, score in figures["scores"].items()
+        (name, *(f"{score[of]:.4f}" for of in number)) for name, score in figures.scores.items()
     ]
     note = f"{out}: the factors of longrope, for --set model.position.scaling"
-    answer({"out": str(out), **figures}, "\n".join([*table(head, rows), note]), as_json)
+    found = {"out": str(out), **vars(figures)}
+    answer(found, "\n".join([*table(head, rows), note]), as_json)
 
 
 SCORED_BYTES = 200_000  # of the texts, drawn by hash
@@ -239,8 +237,6 @@ def transplant(
     """
     from curate.api.model_settings import ModelTransplant
     from curate.inspect.tokenizers import Documents
-    from curate.products.needs import needs_training
-    from llmcurate.base.terminal import say
     from tokenize_kit.change.source import file_of
     from tokenize_kit.lab.embeddings import drawn
 
@@ -259,7 +255,7 @@ def transplant(
         judged, new = opened(model), file_of(tokenizer)
         tables = Transplant(judged.tokenizer_file, new, chosen.init, chosen.seed, texts)
         sample = drawn(texts, SCORED_BYTES) if texts else None
-        figures = tables.describe() | move(model, out, new, tables.rows)
+        figures = tables.describe() | vars(move(model, out, new, tables.rows))
         config = judged.model.config
         if sample and config.form == "decoder" and config.writes:
             before, after = (_bits_per_byte(folder, sample) for folder in (model, out))
@@ -294,4 +290,6 @@ def _bits_per_byte(folder: Path, sample: Sample) -> float:
             str(source), judged.tokenizer_file, Path(scratch) / "shards", lambda line: None
         )
         scores = judge(judged, texts={"texts": shards}, questions={})
-    return float(scores["texts"]["texts"]["bits_per_byte"])
+    bits = scores.texts["texts"].bits_per_byte
+    assert bits is not None
+    return bits

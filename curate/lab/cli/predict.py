@@ -11,6 +11,7 @@ import typer
 from curate.cli.options import Json, Quiet, app, output
 from curate.cli.settings import command
 from curate.products.needs import needs_training
+from llmcurate.base.disk.files import write_text
 from llmcurate.base.terminal import answer
 
 
@@ -36,11 +37,10 @@ def predict(
     llmcurate predict topics texts.jsonl -o labelled.jsonl
     """
     from curate.api.model_settings import Predict
-    from llmcurate.base.disk.files import write_text
 
     chosen = Predict.of(**settings)
     with needs_training():
-        from train.lab.predict import predict as predicted
+        from train.lab.tasks.predict import predict as predicted
 
         done = predicted(
             model,

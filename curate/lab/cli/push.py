@@ -9,6 +9,7 @@ import typer
 
 from curate.cli.options import Json, Quiet, app
 from curate.cli.settings import command
+from llmcurate.base.disk.units import counted
 from llmcurate.base.terminal import answer
 
 if TYPE_CHECKING:
@@ -40,7 +41,6 @@ def push(
     """
     from curate.api.command_settings import Push
     from curate.lab.hub.push import push as push_folder
-    from llmcurate.base.disk.units import counted
 
     chosen = Push.of(**settings)
     done = push_folder(out, repository, chosen.kind, chosen.public, chosen.license, quiet)

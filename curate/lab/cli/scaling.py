@@ -9,6 +9,7 @@ import typer
 
 from curate.cli.options import Json, NewFolder, Quiet, Sets, group, output
 from curate.cli.settings import command
+from curate.products.needs import needs_training
 
 scaling_app = group("scaling", "Fit scaling laws, and plan a model for a budget.")
 
@@ -40,7 +41,6 @@ def scaling_run(
     from curate.api.model_settings import ScalingRun
     from curate.cli.options import newest
     from curate.lab.scaling import run_sweep
-    from curate.products.needs import needs_training
 
     chosen = ScalingRun.of(**settings)
     folder = newest("shards", shards, "SHARDS")
@@ -76,7 +76,6 @@ def scaling_fit(
     """
     from curate.api.model_settings import ScalingFit
     from curate.lab.scaling import fit_points
-    from curate.products.needs import needs_training
 
     chosen = ScalingFit.of(**settings)
     with needs_training():
@@ -97,7 +96,6 @@ def scaling_plan(as_json: Json = False, **settings: Any) -> None:
     """
     from curate.api.model_settings import ScalingPlan
     from curate.lab.scaling import plan_budget
-    from curate.products.needs import needs_training
 
     chosen = ScalingPlan.of(**settings)
     with needs_training():

@@ -26,9 +26,9 @@ from curate.cli.scoring import (
     perplexity_app,
     quality_app,
 )
-from curate.cli.settings import command
+from curate.cli.settings import command, run_steps
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal import echo, echo_json
+from llmcurate.base.terminal import echo, echo_json, say
 
 
 @command(quality_app, None, "evaluate")
@@ -81,7 +81,6 @@ def language_evaluate(
     from curate.lab.evaluate.classifiers import LanguageEvaluation, evaluate_language
     from curate.run.plan import make_plan
     from curate.steps.recipe import build
-    from llmcurate.base.terminal import say
 
     chosen = LanguageEvaluate.of(**settings)
     check_folder(out)
@@ -112,8 +111,6 @@ def perplexity_train(
     Example:
     llmcurate perplexity train wikipedia.jsonl -o model --variant ccnet --vocab 65536
     """
-    from curate.cli.execution import run_steps
-
     run_steps("perplexity-model", [("perplexity_model", settings)], inputs, options, sets)
 
 
@@ -194,6 +191,8 @@ def perplexity_convert(
     Example:
     llmcurate perplexity convert kenlm.arpa model.bin --pieces sp.model --variant ccnet
     """
+    from dataclasses import replace
+
     from curate.api.command_settings import PerplexityConvert
     from curate.run.build import claim
     from curate.scoring.perplexity.model_file import read_arpa, read_model, write_arpa, write_model
@@ -213,5 +212,6 @@ def perplexity_convert(
                 raise UsageError(f"cannot read {pieces}: {error.strerror}") from None
             load_pieces(data, str(pieces))
             unit = "pieces"
-        write_model(target, read_arpa(source, chosen.variant, unit, data, {"arpa": source.name}))
+        model = read_arpa(source, chosen.variant, unit, data)
+        write_model(target, replace(model, about={"arpa": source.name}))
     echo(f"wrote {target}")

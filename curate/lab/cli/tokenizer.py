@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -18,7 +19,7 @@ from curate.cli.options import (
 from curate.cli.settings import command
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal import echo, echo_json
+from llmcurate.base.terminal import echo, echo_json, say
 
 if TYPE_CHECKING:
     from tokenize_kit.lab.extend import ExtendedCard
@@ -52,7 +53,6 @@ def tokenizer_diff(
     llmcurate tokenizer diff tok other/tokenizer.json --on corpus/ -o diff
     """
     import shutil
-    from dataclasses import replace
 
     from curate.api.tokenizer_settings import TokenizerDiff
     from curate.inspect.results import check_folder
@@ -151,7 +151,6 @@ def extend(
     llmcurate tokenizer extend tok --with thai/ --add 10000 -o tok-th --embeddings model.safetensors
     """
     from curate.api.tokenizer_settings import TokenizerExtend
-    from llmcurate.base.terminal import say
     from tokenize_kit.lab.addition import Rows
     from tokenize_kit.lab.extend import extend as learn
     from tokenize_kit.lab.join import JoinedCard, join
@@ -164,7 +163,7 @@ def extend(
     texts = buffers(corpus, as_json, reading(read)) if corpus else None
     asked = {"tokenizer": tokenizer, "with": corpus, "add": add, "from": other}
     asked |= {"embeddings": embeddings} | read.given() | settings
-    claim_for("extend", out, asked, restart)
+    claim_for("extend", out, restart, **asked)
     rows = None
     if embeddings:
         rows = Rows(embeddings, tuple(tensor or ()), chosen.init, chosen.seed, texts)
@@ -224,7 +223,6 @@ def prune(
     llmcurate tokenizer prune tok --common-with other -o tok-both
     """
     from curate.api.tokenizer_settings import TokenizerPrune
-    from llmcurate.base.terminal import say
     from tokenize_kit.lab.prune import prune as run
 
     chosen = TokenizerPrune.of(**settings)
@@ -236,7 +234,7 @@ def prune(
         raise UsageError("prune: give texts to count on, --on CORPUS")
     asked = {"tokenizer": tokenizer, "on": on, "common_with": common, "embeddings": embeddings}
     texts = buffers(on, as_json, reading(read)) if on else None
-    claim_for("prune", out, asked | read.given() | settings, restart)
+    claim_for("prune", out, restart, **(asked | read.given() | settings))
     card = run(
         tokenizer,
         texts,

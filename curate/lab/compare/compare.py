@@ -142,7 +142,6 @@ def measure(
 
 
 def _run(order: Order) -> Measured:
-    """In the process of the method: runs it and measures."""
     from curate.run.driver import run_planned
     from curate.run.plan import make_plan
     from curate.run.records import Options
@@ -157,19 +156,19 @@ def _run(order: Order) -> Measured:
     size = (first.kept, first.bytes_out, last.kept, last.bytes_out, outcome.kept_ids)
     measured = Measured(order.method, order.out, *size)
     if fresh:
-        costs: dict[str, Any] = {
-            "plan": plan.digest,
-            "seconds": round(outcome.seconds, 3),
-            "peak_parent": peak_bytes(),
-            "peak_worker": max(s.peak_bytes for s in outcome.stages),
-        }
-        write_text(record, json.dumps(costs) + "\n")
-    elif outcome.nothing_new and record.exists():
+        measured = replace(
+            measured,
+            seconds=round(outcome.seconds, 3),
+            peak_parent=peak_bytes(),
+            peak_worker=max(s.peak_bytes for s in outcome.stages),
+        )
+        costs = {n: getattr(measured, n) for n in ("seconds", "peak_parent", "peak_worker")}
+        write_text(record, json.dumps({"plan": plan.digest, **costs}) + "\n")
+        return measured
+    if outcome.nothing_new and record.exists():
         costs = json.loads(record.read_text(encoding="utf-8"))
-    else:
-        costs = {"plan": None}
-    if costs.pop("plan") == plan.digest:
-        return replace(measured, **costs)
+        if costs.pop("plan") == plan.digest:
+            return replace(measured, **costs)
     record.unlink(missing_ok=True)
     return measured
 
@@ -281,39 +280,26 @@ def compare(
     runs: list[Measured] = []
     for method, recipe in recipes.items():
         say(f"method {method}", quiet)
-        chosen = tuple(s for s in sets if _is_of(s, [x.label for x in recipe.steps]))
+        labels = ("read", *(step.label for step in recipe.steps))
+        chosen = tuple(s for s in sets if s.partition("=")[0].strip().partition(".")[0] in labels)
         runs.append(measure(method, inputs, chosen, folder_of(out, method), workers, quiet))
         if runs[-1].failed:
             say(f"{method}: {runs[-1].failed}", quiet)
-    comparison = _compared(inputs, sets, out, recipes, runs, count, tokenizer is not None)
-    comparison.write(out)
-    return comparison
-
-
-def _is_of(item: str, labels: list[str]) -> bool:
-    return item.partition("=")[0].strip().partition(".")[0] in ("read", *labels)
-
-
-def _compared(
-    inputs: list[str],
-    sets: tuple[str, ...],
-    out: Path,
-    recipes: dict[str, Recipe],
-    done: list[Measured],
-    count: Any,
-    measured: bool,
-) -> Comparison:
-    whole = [m for m in done if not m.failed]
+    whole = [run for run in runs if not run.failed]
     documents, size = (whole[0].documents, whole[0].bytes) if whole else (0, 0)
-    tokens = 0
+    tokens, measured = 0, tokenizer is not None
     if whole:
         # All text of the input: what a method kept, and what it rejected.
         tokens = count(_input_texts(whole[0].out), size) if measured else count((), size)
-    rows = [_row(m, count) for m in done]
-    runs = {m.method: (m.out, [s.label for s in recipes[m.method].steps]) for m in whole}
-    both = overlap(runs, out / ".spill-compare") if len(runs) > 1 else None
-    failed = any(m.failed and m.too_much is None for m in done)
-    return Comparison(inputs, documents, size, tokens, measured, rows, both, list(sets), failed)
+    rows = [_row(run, count) for run in runs]
+    left = {m.method: (m.out, [s.label for s in recipes[m.method].steps]) for m in whole}
+    both = overlap(left, out / ".spill-compare") if len(left) > 1 else None
+    failed = any(run.failed and run.too_much is None for run in runs)
+    comparison = Comparison(
+        inputs, documents, size, tokens, measured, rows, both, list(sets), failed
+    )
+    comparison.write(out)
+    return comparison
 
 
 def _row(run: Measured, count: Any) -> Row:
@@ -350,7 +336,6 @@ def _texts(folder: Path) -> Iterator[list[str]]:
 
 
 def _input_texts(out: Path) -> Iterator[list[str]]:
-    """The text that reached a method, from its first stage."""
     from curate.corpus.manifests import part_path
     from curate.run.plan import stage_folder
     from curate.run.records import read_record
@@ -479,7 +464,6 @@ def overlap(runs: Mapping[str, tuple[Path, list[str]]], spill: Path, threads: in
 
 
 def _add(db: Any, nth: int, out: Path, labels: list[str]) -> None:
-    """Adds what the steps of one run removed or cut."""
     steps = "[" + ", ".join(literal(label) for label in labels) + "]"
     rejected = rejected_files(out)
     kept = part_files(out / "corpus")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from curate.experiment.figures import Mean
-from curate.inspect.results import Computed
+from curate.inspect.results import Findings
 from curate.steps.recipe import Change
 from llmcurate.base.disk.units import counted, format_scaled
 from llmcurate.base.disk.yaml_file import read_yaml
@@ -18,12 +18,12 @@ from llmcurate.base.terminal import Progress, table
 
 if TYPE_CHECKING:
     from curate.api.model_settings import ModelCompare
-    from train.evaluate.compare import Variant
+    from train.config import TrainConfig
+    from train.evaluate.compare import Comparison, Variant
 
 OnRun = Callable[[str, int], None]
-OnProgress = Callable[[dict[str, Any]], None]
+OnProgress = Callable[[dict[str, int]], None]
 
-DIFFERENCE = "held_out_loss_difference"
 HEAD = (
     "",
     "parameters",
@@ -65,14 +65,17 @@ def variant_of(text: str) -> Variant:
     return Variant(name=name, model=model if equals else name, changes=changes)
 
 
-def model_changes(sets: Sequence[str], settings: dict[str, Any]) -> dict[str, Any]:
-    """The model's settings among those of ``--set``; those of pretrain go into ``settings``.
+def training_of(sets: Sequence[str], **settings: Any) -> tuple[TrainConfig, dict[str, Any]]:
+    """These settings of training with those of ``--set``, and the model's among the latter.
     UsageError for others."""
     from curate.products.pretraining import NAMES
+    from llmcurate.base.settings import from_dict, unflat
+    from train.config import TrainConfig
 
     items = [Change.of(text).within(NAMES) for text in sets]
     settings |= {item.key: item.value for item in items if item.section != "model"}
-    return {item.key: item.value for item in items if item.section == "model"}
+    changes = {item.key: item.value for item in items if item.section == "model"}
+    return from_dict(TrainConfig, unflat(settings), "pretrain"), changes
 
 
 @contextmanager
@@ -85,7 +88,7 @@ def runs_progress(title: str, total: int, quiet: bool) -> Iterator[tuple[OnRun, 
             progress.update(len(begun), f"{name}, seed {seed}")
             begun.append(f"{name}, seed {seed}")
 
-        def on_progress(line: dict[str, Any]) -> None:
+        def on_progress(line: dict[str, int]) -> None:
             at = f"{begun[-1]}, step {line['step']} of {line['steps']}"
             progress.update(progress.done, at)
 
@@ -101,13 +104,10 @@ def compare_models(
     quiet: bool,
 ) -> ModelComparison:
     """Trains the variants into OUT. Raises LlmcurateError."""
-    from llmcurate.base.settings import from_dict, unflat
-    from train.config import TrainConfig
     from train.evaluate.compare import Budget, Variant, compare
 
     settings = chosen.model_dump(include={"seed", "rows", "context", "lr", "device"})
-    settings |= {"log_every": 1, "keep_checkpoints": 1, "keep_best": False}
-    common = model_changes(sets, settings)
+    train, common = training_of(sets, **settings, log_every=1, keep_checkpoints=1, keep_best=False)
     variants = [variant_of(text) for text in texts]
     variants = [Variant(name=v.name, model=v.model, changes=common | v.changes) for v in variants]
     total = chosen.seeds * len(variants)
@@ -116,7 +116,7 @@ def compare_models(
             shards,
             out,
             variants,
-            train=from_dict(TrainConfig, unflat(settings), "pretrain"),
+            train=train,
             budget=Budget(tokens=chosen.tokens, flops=chosen.flops),
             seeds=chosen.seeds,
             on_run=hooks[0],
@@ -125,44 +125,48 @@ def compare_models(
     return ModelComparison(figures)
 
 
-class ModelComparison(Computed):
+@dataclass(frozen=True)
+class ModelComparison(Findings):
     """figures: of `train.evaluate.compare`."""
 
     NAME = "comparison"
+    JSON = "figures"
+    figures: Comparison
 
     def rows(self) -> list[list[str]]:
         """A row a variant."""
         return [
             [
-                row["name"],
-                format_scaled(row["parameters"]).replace("G", "B"),
-                format_scaled(row["tokens"]),
-                format_scaled(row["flops"]),
-                Mean(**row["held_out_loss"]).text(""),
-                Mean(**difference).text() if (difference := row.get(DIFFERENCE)) else "",
-                "" if row["bits_per_byte"] is None else f"{row['bits_per_byte']['mean']:.4f}",
-                f"{row['tokens_per_second']:,.0f}",
+                row.name,
+                format_scaled(row.parameters).replace("G", "B"),
+                format_scaled(row.tokens),
+                format_scaled(row.flops),
+                row.held_out_loss.text(""),
+                difference.text() if (difference := row.held_out_loss_difference) else "",
+                "" if row.bits_per_byte is None else f"{row.bits_per_byte.mean:.4f}",
+                f"{row.tokens_per_second:,.0f}",
             ]
-            for row in self.figures["variants"]
+            for row in self.figures.variants
         ]
 
     def verdicts(self) -> list[str]:
         """A sentence a variant: whether it differs from the first, beyond what seeds do."""
-        first, *others = self.figures["variants"]
+        first, *others = self.figures.variants
         lines = []
         for row in others:
-            sign = Mean(**row[DIFFERENCE]).sign
+            assert row.held_out_loss_difference is not None
+            sign = row.held_out_loss_difference.sign
             if sign is None:
                 verdict = "one seed says nothing of chance; train from more"
             elif not sign:
-                verdict = f"no difference from {first['name']} beyond that of seeds"
+                verdict = f"no difference from {first.name} beyond that of seeds"
             else:
-                verdict = f"{'better' if sign < 0 else 'worse'} than {first['name']}"
-            lines.append(f"{row['name']}: {verdict}")
+                verdict = f"{'better' if sign < 0 else 'worse'} than {first.name}"
+            lines.append(f"{row.name}: {verdict}")
         return lines
 
     def text(self) -> str:
-        seeds = counted(len(self.figures["seeds"]), "seed")
+        seeds = counted(len(self.figures.seeds), "seed")
         about = f"from {seeds}; in brackets intervals of 95 %, by Student"
         return "\n".join([about, "", *table(HEAD, self.rows()), "", *self.verdicts()])
 
@@ -173,5 +177,5 @@ class ModelComparison(Computed):
             head=HEAD,
             rows=self.rows(),
             verdicts=self.verdicts(),
-            curves=[(row["name"], row["curve"]) for row in self.figures["variants"]],
+            curves=[(row.name, row.curve) for row in self.figures.variants],
         )

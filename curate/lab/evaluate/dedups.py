@@ -252,7 +252,6 @@ class Evaluation(Findings):
         )
 
     def _curves(self) -> list[tuple[str, list[Any], str]]:
-        """(method, lines, caption): the share of plants that a method found, by similarity."""
         curves = []
         for scored in self.scores:
             points = sorted(
@@ -330,7 +329,10 @@ def evaluate(
     The same for the same inputs and seed. UsageError where a method, a setting or an input is
     wrong, or nothing can be planted.
     """
-    recipes = recipes_of(methods, (*_unguarded(methods), *sets))
+    steps = (step for recipe in recipes_of(methods, ()).values() for step in recipe.steps)
+    guarded = {step.label for step in steps if isinstance(step, DedupStep)}
+    unguarded = [f"{label}.max_removal=1.0" for label in sorted(guarded)]
+    recipes = recipes_of(methods, (*unguarded, *sets))
     make_plan(next(iter(recipes.values())), inputs)
     check_folder(out)
     base, with_plants = (out / n / "documents.parquet" for n in ("base", "planted"))
@@ -361,17 +363,6 @@ def evaluate(
     return evaluation
 
 
-def _unguarded(methods: Iterable[str]) -> list[str]:
-    """Settings that let a method remove all it finds."""
-    labels = {
-        s.label
-        for r in recipes_of(methods, ()).values()
-        for s in r.steps
-        if isinstance(s, DedupStep)
-    }
-    return [f"{label}.max_removal=1.0" for label in sorted(labels)]
-
-
 def _run(
     recipe: Recipe, source: Path, out: Path, method: str, when: str, options: Options
 ) -> Outcome:
@@ -391,7 +382,6 @@ def _untouched(runs: Iterable[Outcome]) -> Callable[[Iterable[str]], set[str]]:
 
 
 def _similarity() -> Callable[[str, str], float]:
-    """Jaccard similarity of the sets of word 5-grams as MinHash has them."""
     step = DedupMinhash()
 
     def shingles(text: str) -> np.ndarray:
@@ -420,7 +410,6 @@ def _theory(recipe: Recipe) -> DedupMinhash | None:
 
 
 def _expected(step: DedupMinhash, plants: Iterable[Plant]) -> dict[Plant, float]:
-    """By plant with a similarity, the probability that the step finds it."""
     expected = {}
     for plant in plants:
         if plant.similarity is not None:

@@ -10,7 +10,7 @@ OUT/sides holds the text of both sides, OUT/runs the runs of the methods.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -152,7 +152,6 @@ def audit(
 
 
 def _held_out(shards: Path) -> set[str]:
-    """The ids of the validation side of token shards."""
     paths = sorted([*(shards / "val").glob("documents-*.parquet"), *shards.glob("documents-val.*")])
     if not paths:
         raise UsageError(f"{shards}: no validation shards; encode with --val-fraction")
@@ -165,12 +164,16 @@ def _write_sides(
     folder: Path, inputs: list[str], val: list[str], held: set[str], read: ReadSettings
 ) -> dict[str, tuple[int, int]]:
     """The text of each side as parquet, ids with the side before them; (documents, bytes) of it."""
+    from curate.corpus.direct_input import DirectInput
+    from curate.formats.reading import plan_reading
+
     measured = {}
     for side in SIDES:
+        named = val if side == VAL and val else inputs
         (folder / side).mkdir(parents=True)
         count = size = 0
         with pq.ParquetWriter(folder / side / "part.parquet", SCHEMA) as writer:
-            for batch in _documents(val if side == VAL and val else inputs, read):
+            for batch in DirectInput(plan_reading(named, read), read).batches(["id", "text"]):
                 on_side = pa.array(
                     [(name in held) == (side == VAL) for name in batch["id"].to_pylist()]
                 )
@@ -182,13 +185,6 @@ def _write_sides(
                 size += int(pa.compute.sum(pa.compute.binary_length(text)).as_py() or 0)
         measured[side] = (count, size)
     return measured
-
-
-def _documents(inputs: list[str], read: ReadSettings) -> Iterator[pa.RecordBatch]:
-    from curate.corpus.direct_input import DirectInput
-    from curate.formats.reading import plan_reading
-
-    yield from DirectInput(plan_reading(inputs, read), read).batches(["id", "text"])
 
 
 def _near(db: Any, decisions: Path, documents: dict[str, int]) -> tuple[dict[str, Share], int, int]:
@@ -220,7 +216,6 @@ def _spans(decisions: Path, side: str, within: str | None) -> str:
 
 
 def _bytes(db: Any, decisions: Path, side: str, within: str | None) -> int:
-    """Bytes of one side in such passages, each once."""
     (total,) = db.execute(
         f"""SELECT coalesce(sum(greatest(0, z - greatest(a, before))), 0)::BIGINT FROM (
           SELECT a, z, coalesce(max(z) OVER (PARTITION BY id ORDER BY a, z

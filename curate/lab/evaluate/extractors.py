@@ -363,7 +363,6 @@ class Evaluation(Findings):
         return sums
 
     def _group(self, name: str | None, mask: np.ndarray) -> Group:
-        """Figures of some pages: of each extractor by measure, with the ends of the intervals."""
         sums = self._by_site(mask)
         value, low, high = measures.bootstrap(sums, measured)
         total = sums.sum(0)[0]
@@ -382,7 +381,6 @@ class Evaluation(Findings):
         )
 
     def _groups(self, names: list[str | None]) -> list[Group]:
-        """One group a name, those with the most pages first; pages without a name come last."""
         numbers = Counter(names)
         ordered = sorted(numbers, key=lambda name: (name is None, -numbers[name], name or ""))
         group_of = np.array([name if name is not None else "" for name in names], object)
@@ -433,7 +431,6 @@ class Evaluation(Findings):
         return [self._page(page) for page in self.pages]
 
     def _page(self, page: Page) -> PageScores:
-        """The scores of a page by extractor."""
         scores = {}
         for nth, label in enumerate(self.labels):
             sums, words, snippets = page.sums[nth], None, None
@@ -567,7 +564,6 @@ def _stated(docs: Documents) -> list[dict[str, str | None]]:
 
 
 def _verdicts(gold: Gold, stated: dict[str, str | None]) -> dict[str, str]:
-    """By field that the gold states: right, wrong or missing."""
     same: dict[str, Callable[[Any, str], bool]] = {
         "title": measures.same_title,
         "author": measures.same_author,

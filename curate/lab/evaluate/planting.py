@@ -158,7 +158,9 @@ def plan(
     instead of what is planted). UsageError where nothing could be planted.
     """
     rows = _candidates(base, untouched, RESERVE * each * (len(SIMILARITIES) + 5), seed)
-    words = _vocabulary(rows, seed)
+    seen = {w.lower() for row in rows[:200] for w in WORD.findall(row.text[:5000])}
+    words = [w for w in seen if w.isalpha() and 3 <= len(w) <= 20]
+    words.sort(key=lambda w: drawn_number(seed, "word", w))
     if not rows or len(words) < 2:
         raise UsageError(
             f"nothing to plant copies of: no document of {LEAST} to {MOST:,} bytes is without"
@@ -187,7 +189,6 @@ def plan(
 def _candidates(
     base: Path, untouched: Callable[[Iterable[str]], set[str]], most: int, seed: int
 ) -> list[Sample]:
-    """Documents of a fair size in an order drawn by seed."""
     ids: list[str] = []
     for batch in batches(base, ["id", "text"]):
         size = pc.binary_length(batch["text"])
@@ -203,13 +204,6 @@ def _candidates(
         chosen = pc.is_in(batch["id"], pa.array(order, pa.string()))
         rows += [Sample(**row) for row in batch.filter(chosen).to_pylist()]
     return sorted(rows, key=lambda r: rank[r.id])
-
-
-def _vocabulary(rows: Sequence[Sample], seed: int) -> list[str]:
-    """Words of the corpus, in an order drawn by seed."""
-    words_seen = {w.lower() for row in rows[:200] for w in WORD.findall(row.text[:5000])}
-    words = [w for w in words_seen if w.isalpha() and 3 <= len(w) <= 20]
-    return sorted(words, key=lambda w: drawn_number(seed, "word", w))
 
 
 def _plant(
@@ -289,7 +283,6 @@ def _paragraph(text: str, key: object) -> tuple[int, int] | None:
 
 
 def _run(text: str, key: object) -> tuple[int, int] | None:
-    """A run of characters from anywhere."""
     size = RUN[0] + drawn_number(key, "size") % (RUN[1] - RUN[0] + 1)
     if len(text) < 2 * size:
         return None
@@ -416,7 +409,6 @@ def near_copy(
 
 
 def _other(word: str, words: Sequence[str], key: object, n: int) -> str:
-    """Another word, in the same place always the same one; capital where the word was."""
     at = drawn_number(key, n, "word") % len(words)
     other = words[at] if words[at].lower() != word.lower() else words[(at + 1) % len(words)]
     return other.capitalize() if word[0].isupper() else other

@@ -112,6 +112,10 @@ class TokenizerStudy(Computed):
 
     def page(self) -> str:
         rows = self.figures["rows"]
+        ticks: list[int] = []  # that have room: each half as large again as the one before
+        for row in rows:
+            if not ticks or row["vocab"] >= 1.5 * ticks[-1]:
+                ticks.append(row["vocab"])
         curves = [
             (title, [(row["vocab"], row[key]) for row in rows])
             for key, title in CURVES
@@ -123,15 +127,6 @@ class TokenizerStudy(Computed):
             curves=curves,
             head=HEAD,
             rows=self.rows(),
-            ticks=_apart([row["vocab"] for row in rows]),
+            ticks=ticks,
             advice=self.advice(),
         )
-
-
-def _apart(sizes: list[int]) -> list[int]:
-    """Those that have room for their name: each half as large again as the one before."""
-    kept: list[int] = []
-    for size in sizes:
-        if not kept or size >= 1.5 * kept[-1]:
-            kept.append(size)
-    return kept

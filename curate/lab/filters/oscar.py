@@ -83,6 +83,7 @@ class Oscar(Step):
         return value
 
     def apply(self, docs: Documents) -> Documents:
+        from curate.documents.cutting import cut
         from curate.text.lines import newline_lines
         from curate.text.unicode import row_chars
 
@@ -105,30 +106,18 @@ class Oscar(Step):
         docs = docs.drop(none, "no_long_line")
         short = ~none & (share < self.min_long_share)
         docs = docs.drop(short, "short_lines", share, self.min_long_share)
-        docs = self._cut(docs, lines.start, lines.end, offsets, ends)
-        return self._annotated(docs, lines.end - lines.start, chars, ends)
-
-    def _cut(
-        self,
-        docs: Documents,
-        start: np.ndarray,
-        end: np.ndarray,
-        offsets: np.ndarray,
-        ends: list[tuple[int, int]],
-    ) -> Documents:
-        from curate.documents.cutting import cut
-
         clean = ~docs.marked()
         spans: list[tuple[int, int, int]] = []
         for row, (a, z) in enumerate(ends):
             if clean[row]:
                 low, high = int(offsets[row]), int(offsets[row + 1])
-                for first, last in ((low, int(start[a])), (int(end[z - 1]), high)):
+                for first, last in ((low, int(lines.start[a])), (int(lines.end[z - 1]), high)):
                     if last > first:
                         spans.append((row, first - low, last - low))
         at, begin, stop = (np.array([s[k] for s in spans], np.int64) for k in range(3))
         zeros = np.zeros(len(spans), np.int64)
-        return cut(docs, Spans(at, begin, stop, zeros, RULES, zeros))
+        docs = cut(docs, Spans(at, begin, stop, zeros, RULES, zeros))
+        return self._annotated(docs, lines.end - lines.start, chars, ends)
 
     def _annotated(
         self, docs: Documents, sizes: np.ndarray, chars: np.ndarray, ends: list[tuple[int, int]]

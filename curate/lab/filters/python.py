@@ -189,7 +189,6 @@ class PythonFilter(Step, FromFiles, NamesCode):
             raise self._function.failure(error, f"{what} {name}") from error
 
     def _refused(self, answer: Any, name: str) -> RunFailed:
-        """The line on an answer that is none."""
         advice = "return True, False, a reason or a number"
         if isinstance(answer, (int, float, np.number)):
             advice = "for a measure give `min` or `max`, or annotate the function with `-> float`"

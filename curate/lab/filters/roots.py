@@ -143,7 +143,6 @@ def share_of(words: list[str], listed: frozenset[str], pairs: str | None) -> flo
 
 
 def _language(docs: Documents, sole: str | None) -> list[str]:
-    """The language of each row by two letters where there are parameters for it; else empty."""
     langs = [sole] * len(docs) if sole else docs.table["lang"].to_pylist()
     names = [TWO.get(comparable((lang or "").partition("-")[0]), "") for lang in langs]
     return [name if name in PARAMETERS else "" for name in names]
@@ -218,7 +217,6 @@ class Roots(Step, FromFiles):
     _lists: dict[tuple[str, str], frozenset[str]] = PrivateAttr(default_factory=dict)
 
     def _paths(self, key: str) -> dict[str, Path]:
-        """The list's file by language."""
         path = getattr(self, key)
         if path is None:
             return {}

@@ -181,16 +181,13 @@ class WangchanBERTa(Step):
             text = column[row].as_py()
             if not text:
                 continue
-            for first, last, rule, put in self._spans(text):
+            edited = _Edited(text)
+            for of, pattern, replacement in _PASSES:
+                if of != "newlines" or self.join_lines:
+                    edited.replace(RULES.index(of), pattern, replacement)
+            for first, last, rule, put in edited.spans():
                 edits.append((row, first, last, rule, texts.setdefault(put, len(texts))))
         places, start, end, which, filling = (
             np.array([f[k] for f in edits], np.int64) for k in range(5)
         )
         return cut(docs, Spans(places, start, end, which, RULES, filling, tuple(texts)))
-
-    def _spans(self, text: str) -> list[tuple[int, int, int, str]]:
-        edited = _Edited(text)
-        for rule, pattern, replacement in _PASSES:
-            if rule != "newlines" or self.join_lines:
-                edited.replace(RULES.index(rule), pattern, replacement)
-        return edited.spans()

@@ -48,12 +48,6 @@ _NAME = re.compile(r"\\[A-Za-z]+")
 _BLANK = re.compile(r"(?<![ \t])[ \t]*\n(?:[ \t]*\n)+")
 
 
-def main_file(files: dict[str, str]) -> str | None:
-    """The main file: of those that begin a document the longest."""
-    mains = [f for f in files.values() if _MAIN.search(f) and _BEGIN.search(f)]
-    return max(mains, key=len, default=None)
-
-
 def paper_text(main: str, files: dict[str, str], limit: int) -> str | None:
     """The text of a paper, or None where it has more than `limit` characters on the way.
 
@@ -111,7 +105,6 @@ def _without_macros(text: str) -> tuple[str, dict[str, str]]:
 
 
 def _braced(text: str, at: int) -> str | None:
-    """What stands in the braces that open at `at`."""
     depth = 0
     for place in range(at, min(len(text), at + MOST_VALUE)):
         if text[place] == "\\":
@@ -177,7 +170,6 @@ class _Member(tarfile.TarInfo):
 
 
 def _tar(stream: _Stream) -> tarfile.TarFile:
-    """A tar that is read from begin to end."""
     return tarfile.open(fileobj=stream, mode="r|", tarinfo=_Member)
 
 
@@ -260,7 +252,6 @@ def _papers(stream: _Stream, portion: Portion) -> Iterator[Event]:
 def _paper(
     stream: _Stream, name: str, when: datetime | None, offset: int, portion: Portion
 ) -> Iterator[Event]:
-    """A paper: one TeX file, or a tar of them."""
     files: dict[str, str] = {}
     size = 0
     limit = portion.max_payload
@@ -287,7 +278,8 @@ def _paper(
         reject = ("payload_too_large", float(size), float(limit), None)
         yield Row(offset=offset, reject=reject)
         return
-    main = main_file(files)
+    mains = [text for text in files.values() if _MAIN.search(text) and _BEGIN.search(text)]
+    main = max(mains, key=len, default=None)
     if main is None:
         yield Skipped("latex:no-document", offset)
         return

@@ -118,7 +118,6 @@ def _without_comments(text: str) -> str:
 
 
 def _collect(code: Any, site: Site, parts: list[Part]) -> None:
-    """The text of all nodes, in order."""
     from mwparserfromhell import nodes
 
     for node in code.nodes:
@@ -165,12 +164,9 @@ def slices(file: Any, target: int) -> list[tuple[int, int | None]]:
     if file.codec == "plain" or file.size <= target + target // 2:
         return ranges_of_lines(file, target)
     with open_input(file.path) as dump:
-        starts = verified_boundaries(dump, file.size, target, _begins_page)
+        begun = lambda data: data.lstrip().startswith((b"<page>", b"<page "))  # noqa: E731
+        starts = verified_boundaries(dump, file.size, target, begun)
     return list(zip(starts, [*starts[1:], None], strict=True))
-
-
-def _begins_page(data: bytes) -> bool:
-    return data.lstrip().startswith((b"<page>", b"<page "))
 
 
 @reader(
@@ -200,7 +196,6 @@ def read(portion: Portion) -> Iterator[Event]:
 
 
 def _site(portion: Portion) -> Site:
-    """The description at the beginning of the file."""
     head = b""
     with open_input(portion.path) as file:
         for chunk in decompressed_chunks(file, portion.codec, lambda offset, what: None):

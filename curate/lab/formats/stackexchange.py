@@ -215,7 +215,6 @@ def _post(data: bytes, offset: int) -> _Post | Event:
 
 
 def _site(portion: Portion) -> str | None:
-    """The site's host, where the file's or its folder's name tells it."""
     path = PurePosixPath(portion.path.replace("\\", "/"))
     for name in (path.name.removesuffix(".7z").removesuffix("-Posts"), path.parent.name):
         if _HOST.fullmatch(name) and not name.endswith((".xml", ".gz", ".zst", ".bz2")):
@@ -224,7 +223,6 @@ def _site(portion: Portion) -> str | None:
 
 
 def _document(thread: list[_Post], site: str | None, portion: Portion) -> Event:
-    """The document of a question (first) and its answers."""
     question, answers = thread[0], thread[1:]
     if question.answer:  # its question is not in the dump
         return Skipped("stackexchange:answer-without-question", question.offset)

@@ -130,12 +130,10 @@ def _string(value: Any) -> str | None:
 
 
 def _line(value: Any) -> str | None:
-    """A text in one line."""
     return re.sub(r"\s+", " ", value).strip() or None if isinstance(value, str) else None
 
 
 def _number(value: Any) -> int | None:
-    """A number, which WAT writes as text."""
     text = str(value)
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None
 

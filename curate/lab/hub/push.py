@@ -62,19 +62,16 @@ def _corpus(out: Path, title: str) -> Contents | None:
     if not manifest_path(out / "corpus").exists() and not (out / "current").is_dir():
         return None
     corpus = corpus_of(out)
-    if _record(corpus.run) is None or not corpus.kept:
+    if not (corpus.run / "run.json").exists() or not corpus.kept:
         return None
     names = RECORDS if corpus.is_home else (*RECORDS, *OF_ONE_RUN)
     files = {name: corpus.run / name for name in names if (corpus.run / name).exists()}
     files |= {f"corpus/{path.name}": path for path in corpus.kept}
-    files |= {f"rejected/{_name_of(path, corpus)}": path for path in corpus.gone}
+    for path in corpus.gone:  # runs of a HOME number theirs alike
+        run = f"{path.parent.parent.name}-" if corpus.is_home else ""
+        files[f"rejected/{run}{path.name}"] = path
     card = _Card(corpus.record(), corpus)
     return Contents("dataset", files, card.text(title), card.metadata(), ("corpus", "rejected"))
-
-
-def _name_of(path: Path, corpus: Corpus) -> str:
-    """Of a file of rejected documents: runs of a HOME number theirs alike."""
-    return f"{path.parent.parent.name}-{path.name}" if corpus.is_home else path.name
 
 
 def _model(out: Path, title: str) -> Contents | None:
@@ -86,8 +83,7 @@ def _model(out: Path, title: str) -> Contents | None:
 
 
 def _tokenizer(out: Path, title: str) -> Contents | None:
-    product = _product(out, "tokenizer")
-    files = _files(out, product["files"]) if product else {}
+    _, files = _product(out, "tokenizer")
     if not files:  # converted, extended or pruned: no run made it
         names = ("tokenizer*", "special_tokens_map.json")
         files = {p.name: p for pattern in names for p in sorted(out.glob(pattern)) if p.is_file()}
@@ -98,15 +94,15 @@ def _tokenizer(out: Path, title: str) -> Contents | None:
 
 
 def _shards(out: Path, title: str) -> Contents | None:
-    product = _product(out, "shards")
-    if product is None:
+    product, files = _product(out, "shards")
+    if not product:
         return None
     card = (
         f"# {title}\n\n{counted(product['tokens'], 'token')} of"
         f" {counted(product['documents'], 'document')}, as token shards of llmcurate; the tokenizer"
         " lies beside them. `llmcurate pretrain FOLDER` trains on them.\n"
     )
-    return Contents("dataset", _files(out, product["files"]), card)
+    return Contents("dataset", files, card)
 
 
 def _text(card: Path | None, title: str) -> str:
@@ -121,21 +117,13 @@ KINDS: dict[str, Callable[[Path, str], Contents | None]] = {
 }
 
 
-def _record(run: Path) -> dict[str, Any] | None:
-    """run.json, where there is one."""
-    return read_record(run) if (run / "run.json").exists() else None
-
-
-def _product(out: Path, makes: str) -> dict[str, Any] | None:
-    """The record of what a run made, the last one of its kind."""
-    products = (_record(out) or {}).get("products", [])
-    return next((p for p in reversed(products) if p["makes"] == makes), None)
-
-
-def _files(out: Path, names: list[str]) -> dict[str, Path]:
-    """The files of a product, of which all are there."""
-    paths = all_inside(out, names, out / "run.json")
-    return {path.relative_to(out).as_posix(): path for path in paths if path.is_file()}
+def _product(out: Path, makes: str) -> tuple[dict[str, Any], dict[str, Path]]:
+    """The record of what a run made, the last one of its kind, and its files that are there; both
+    empty where it made none."""
+    products = read_record(out)["products"] if (out / "run.json").exists() else []
+    product = next((p for p in reversed(products) if p["makes"] == makes), None)
+    paths = all_inside(out, product["files"] if product else [], out / "run.json")
+    return product or {}, {p.relative_to(out).as_posix(): p for p in paths if p.is_file()}
 
 
 @dataclass(frozen=True)
@@ -252,7 +240,6 @@ class _Card:
         return "\n\n".join(filter(None, parts)) + "\n"
 
     def _languages(self) -> list[tuple[str, dict[str, int]]]:
-        """Label and {"kept": n, "rejected": n}, the most documents first."""
         figures = self.record.get("figures") or {}
         languages: dict[str, dict[str, int]] = figures.get("languages") or {}
         return sorted(languages.items(), key=lambda item: (-item[1]["kept"], item[0]))
@@ -266,7 +253,6 @@ class _Card:
         return table(("step", "in", "dropped", "out", "reasons"), cells) if cells else ""
 
     def _sources(self) -> str:
-        """The inputs: URLs as they are, files of a machine by name."""
         paths = [file["path"] for file in self.record["inputs"]]
         shown = list(dict.fromkeys(p if "://" in p else PurePosixPath(p).name for p in paths))
         lines = [f"- {code_span(name)}" for name in shown[:MOST_ROWS]]
@@ -275,7 +261,6 @@ class _Card:
         return "\n".join(lines)
 
     def _licences(self) -> str:
-        """Licences that documents state, by documents."""
         import pyarrow.parquet as pq
 
         stay = "Texts stay under the terms of their sources."

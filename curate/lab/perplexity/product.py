@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -11,7 +12,7 @@ import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
 
 from curate.scoring.perplexity.sentences import Unit, Variant
-from curate.steps.contracts import FromFiles, Product, ProductContext, step
+from curate.steps.contracts import FromFiles, Identity, Product, ProductContext, step
 from curate.text.buffers import as_large_string
 from llmcurate.base.disk.files import write_text
 from llmcurate.base.errors import UsageError
@@ -105,7 +106,7 @@ class PerplexityModel(Product, FromFiles):
     def resources(self) -> list[str]:
         return [self.pieces] if self.pieces else []
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> Identity:
         self._smoothing().pruned()  # before anything is read
         return super().identity()
 
@@ -134,8 +135,8 @@ class PerplexityModel(Product, FromFiles):
 
             pieces = train_pieces(texts, self.variant, self.vocab)
             (context.out / "pieces.model").write_bytes(pieces)
-        card = train(texts, context.out, FILE, self._smoothing(), self.variant, self.unit, pieces)
-        card = {"file": FILE, "variant": self.variant, "unit": self.unit, **card}
+        facts = train(texts, context.out, FILE, self._smoothing(), self.variant, self.unit, pieces)
+        card = asdict(facts)
         write_text(context.out / "card.json", json.dumps(card, indent=1) + "\n")
         if self.arpa:
             from curate.scoring.perplexity.model_file import read_model, write_arpa

@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -310,9 +309,13 @@ def _by_context(folder: Path, order: Order, bits: int, rows: int) -> list[np.nda
         keys = context_keys(order.hi[a:z], order.lo[a:z], order.n, bits)
         sorter.add(*keys, order.count[a:z], order.pruned[a:z], np.arange(a, z))
     names = {"hi": "u8", "lo": "u8", **_KINDS}
-    columns = [Column(folder / f"context{order.n}.{c}", d) for c, d in names.items()]
+    return _sorted(sorter, [Column(folder / f"context{order.n}.{c}", d) for c, d in names.items()])
+
+
+def _sorted(sorter: Sorter, columns: list[Column]) -> list[np.ndarray]:
+    """What was added, in order: the last of its columns, and nothing is left on the disk."""
     for chunk in sorter.sorted():
-        for column, values in zip(columns, chunk, strict=True):
+        for column, values in zip(columns, chunk[-len(columns) :], strict=True):
             column.append(values)
     sorter.remove()
     arrays = [c.array() for c in columns]
@@ -331,15 +334,7 @@ def _in_suffix_order(
         z = min(a + rows, len(at))
         key = at[a:z].astype(np.uint64)
         sorter.add(np.zeros(z - a, np.uint64), key, *(v[a:z] for v in values))
-    columns = [Column(folder / f"back.{c}", "f8") for c in ("share", "weight")]
-    for _, _, *chunk in sorter.sorted():
-        for column, part in zip(columns, chunk, strict=True):
-            column.append(part)
-    sorter.remove()
-    arrays = [c.array() for c in columns]
-    for column in columns:
-        column.remove()
-    return arrays
+    return _sorted(sorter, [Column(folder / f"back.{c}", "f8") for c in ("share", "weight")])
 
 
 def estimate(
@@ -455,6 +450,8 @@ def count_ngrams(
     corpus: Numbered, folder: Path, order: int, bits: int, rows: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(hi, lo: uint64[n], count: int64[n]) of all N-grams in suffix order."""
+    from curate.scoring.perplexity.table import sort_order
+
     sorter = Sorter(folder, "ngrams", order * bits, rows, {"count": "i8"})
     ends, s = corpus.ends, 0
     begin = 0
@@ -464,8 +461,10 @@ def count_ngrams(
         part = np.asarray(corpus.ids[begin : ends[stop - 1]])
         hi, lo = ngram_keys(part, np.asarray(ends[s:stop]) - begin, order, bits)
         for a in range(0, len(hi), rows):
-            rows_of_part = _counted(hi[a : a + rows], lo[a : a + rows], order * bits)
-            sorter.add(*rows_of_part)
+            some_hi, some_lo = hi[a : a + rows], lo[a : a + rows]
+            by_key = sort_order(some_hi, some_lo, order * bits)
+            ones = np.ones(len(by_key), np.int64)
+            sorter.add(*_merged(some_hi[by_key], some_lo[by_key], ones))
         begin, s = int(ends[stop - 1]), stop
     kinds = {"hi": "u8", "lo": "u8", "n": "i8"}
     columns = [Column(folder / f"ngrams.{c}", d) for c, d in kinds.items()]
@@ -486,20 +485,29 @@ def count_ngrams(
     return hi, lo, count
 
 
-def _counted(hi: np.ndarray, lo: np.ndarray, bits: int) -> tuple[np.ndarray, ...]:
-    from curate.scoring.perplexity.table import sort_order
-
-    order = sort_order(hi, lo, bits)
-    return _merged(hi[order], lo[order], np.ones(len(order), np.int64))
-
-
 def _merged(hi: np.ndarray, lo: np.ndarray, count: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Sorted rows, equal keys as one with the sum of their counts."""
     new = np.empty(len(hi), np.bool_)
     new[0] = True
     new[1:] = (hi[1:] != hi[:-1]) | (lo[1:] != lo[:-1])
     at = np.flatnonzero(new)
     return hi[at], lo[at], np.add.reduceat(count, at)
+
+
+@dataclass(frozen=True)
+class Card:
+    """Facts of a model that was trained. pruned, counts: n-grams of each order."""
+
+    file: str
+    variant: Variant
+    unit: Unit
+    order: int
+    sentences: int
+    tokens: int
+    vocabulary: int
+    pruned: list[int]
+    discounts: list[list[float]]
+    counts: list[int]
+    bytes: int
 
 
 def train(
@@ -510,7 +518,7 @@ def train(
     variant: Variant,
     unit: Unit,
     pieces: bytes = b"",
-) -> dict[str, Any]:
+) -> Card:
     """Trains on the texts and writes out/name; returns facts of the model.
 
     texts: gives the corpus anew each time, in batches. pieces: a SentencePiece model's file, where
@@ -537,19 +545,27 @@ def train(
         ngrams = count_ngrams(corpus, work, how.order, bits, rows)
         orders = adjusted(work, *ngrams, how.order, bits, prune)
         estimates, used = estimate(work, orders, vocab, bits, how.fallback, rows)
-        facts = {
-            "order": how.order,
-            "sentences": len(corpus.ends),
-            "tokens": len(corpus.ids),
-            "vocabulary": vocab,
-            "pruned": [int(o.pruned.sum()) for o in orders],
-            "discounts": [[round(x, 9) for x in d] for d in used],
-        }
-        model = _tabled(estimates, corpus.words, bits, work, variant, unit, pieces, facts)
+        sentences, tokens = len(corpus.ends), len(corpus.ids)
+        pruned = [int(o.pruned.sum()) for o in orders]
+        rounded = [[round(x, 9) for x in d] for d in used]
+        about = {"sentences": sentences, "tokens": tokens, "pruned": pruned, "discounts": rounded}
+        counts = [vocab, *(int((e.order.pruned == 0).sum()) for e in estimates[1:])]
+        firsts, entries = tables(
+            counts,
+            (_level(e, bits) for e in estimates[1:]),
+            lambda n: mapped(work / "entries", n, "u8"),
+        )
+        first = estimates[0]
+        model = ModelData(
+            tuple(counts), variant, unit, corpus.words, _log10(first.prob), _log10(first.backoff),
+            firsts, entries, pieces, about,
+        )  # fmt: skip
         write_model(out / name, model)
     finally:
         remove(work, inside=out)
-    return {**facts, "counts": list(model.counts), "bytes": (out / name).stat().st_size}
+    size = (out / name).stat().st_size
+    sizes = (how.order, sentences, tokens, vocab)
+    return Card(name, variant, unit, *sizes, pruned, rounded, counts, size)
 
 
 def _log10(values: np.ndarray) -> np.ndarray:
@@ -558,31 +574,10 @@ def _log10(values: np.ndarray) -> np.ndarray:
         return np.maximum(np.log10(values), -99.0).astype(np.float32)
 
 
-def _tabled(
-    estimates: list[Estimate],
-    words: Vocabulary,
-    bits: int,
-    folder: Path,
-    variant: Variant,
-    unit: Unit,
-    pieces: bytes,
-    facts: dict[str, Any],
-) -> ModelData:
-    first = estimates[0]
-    counts = [len(words), *(int((e.order.pruned == 0).sum()) for e in estimates[1:])]
-
-    def level(e: Estimate) -> Iterator[Rows]:
-        for a in range(0, len(e.order.hi), _BATCH):
-            part = slice(a, a + _BATCH)
-            stays = e.order.pruned[part] == 0
-            hi, lo = e.order.hi[part][stays], e.order.lo[part][stays]
-            grams = words_of(hi, lo, e.order.n, bits)
-            yield grams, _log10(e.prob[part][stays]), _log10(e.backoff[part][stays])
-
-    firsts, entries = tables(
-        counts, (level(e) for e in estimates[1:]), lambda n: mapped(folder / "entries", n, "u8")
-    )
-    return ModelData(
-        tuple(counts), variant, unit, words, _log10(first.prob), _log10(first.backoff), firsts,
-        entries, pieces, {k: facts[k] for k in ("sentences", "tokens", "discounts", "pruned")},
-    )  # fmt: skip
+def _level(e: Estimate, bits: int) -> Iterator[Rows]:
+    for a in range(0, len(e.order.hi), _BATCH):
+        part = slice(a, a + _BATCH)
+        stays = e.order.pruned[part] == 0
+        hi, lo = e.order.hi[part][stays], e.order.lo[part][stays]
+        grams = words_of(hi, lo, e.order.n, bits)
+        yield grams, _log10(e.prob[part][stays]), _log10(e.backoff[part][stays])

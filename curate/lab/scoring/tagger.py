@@ -9,7 +9,7 @@ those of text/sentences.py.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, PrivateAttr
@@ -18,7 +18,7 @@ from curate.documents.documents import Documents
 from curate.documents.edits import Spans
 from curate.documents.limits import Limit, decide
 from curate.scoring.fasttext.supervised import FastTextStep
-from curate.steps.contracts import step
+from curate.steps.contracts import Identity, step
 from llmcurate.base.errors import UsageError
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Tagger(FastTextStep):
     _model: Classifier | None = PrivateAttr(default=None)
     _code: int = PrivateAttr(default=0)
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> Identity:
         self._chosen()  # says what is wrong with the label
         return super().identity()
 
@@ -82,7 +82,6 @@ class Tagger(FastTextStep):
         return [f"{self.label}: model {self.model}, label {self._chosen()}"]
 
     def _chosen(self) -> str:
-        """The label that is looked for; UsageError where the model has none, or is not there."""
         labels = self.labels()
         if self.tag is not None:
             tag = self.tag.removeprefix("__label__")
@@ -119,6 +118,7 @@ class Tagger(FastTextStep):
         return Extents(np.arange(len(offsets)), offsets[:-1], offsets[1:])
 
     def apply(self, docs: Documents) -> Documents:
+        from curate.documents.cutting import cut
         from curate.scoring.quality.model import quality_lines
 
         if self._model is None:
@@ -139,27 +139,14 @@ class Tagger(FastTextStep):
         docs = decide(docs, self.limits())
         if self.action == "drop":
             return docs
-        docs = self._cut(docs, rows, offsets, units, tagged)
-        empty = np.array([not (t or "").strip() for t in docs.text.to_pylist()], np.bool_)
-        gone = np.bincount(rows[tagged], minlength=len(docs)) > 0
-        return docs.drop(empty & gone, "nothing_left")
-
-    def _cut(
-        self,
-        docs: Documents,
-        rows: np.ndarray,
-        offsets: np.ndarray,
-        units: Extents,
-        tagged: np.ndarray,
-    ) -> Documents:
-        """The batch without the units of documents that stay."""
-        from curate.documents.cutting import cut
-
         chosen = tagged & ~docs.marked()[rows]
         at = rows[chosen]
         zeros = np.zeros(len(at), np.int64)
         start, end = units.start[chosen] - offsets[at], units.end[chosen] - offsets[at]
-        return cut(docs, Spans(at, start, end, zeros, RULES, zeros))
+        docs = cut(docs, Spans(at, start, end, zeros, RULES, zeros))
+        empty = np.array([not (t or "").strip() for t in docs.text.to_pylist()], np.bool_)
+        gone = np.bincount(rows[tagged], minlength=len(docs)) > 0
+        return docs.drop(empty & gone, "nothing_left")
 
     def limits(self) -> list[Limit]:
         if self.action == "cut":

@@ -188,12 +188,6 @@ def project(offsets, buckets, counts, idf, row, axes, mixed):
     return out
 
 
-def inverse_frequency(df: np.ndarray, documents: int) -> np.ndarray:
-    """float32[features] from df: int64[features], documents that have the feature."""
-    idf: np.ndarray = np.log((1.0 + documents) / (1.0 + df)) + 1.0
-    return idf.astype(np.float32)
-
-
 def randomized_axes(matrix, dimensions: int, seed: int) -> np.ndarray:
     """float32[columns, at most `dimensions`]: right singular vectors of a sparse matrix, those of
     the largest singular values first."""
@@ -232,7 +226,7 @@ def fit(
     from scipy.sparse import csr_array
 
     offsets, buckets, counts = sample
-    idf = inverse_frequency(df, documents)
+    idf = (np.log((1.0 + documents) / (1.0 + df)) + 1.0).astype(np.float32)
     frequency = np.bincount(buckets, minlength=len(df))
     # A feature of one document says nothing of any other; ties by number.
     shared = np.flatnonzero(frequency > 1)
@@ -415,7 +409,6 @@ def _counts(group: Group) -> Iterator[Counts]:
 
 
 def _missing(tasks: Sequence[T], name: str) -> list[T]:
-    """The tasks whose files a killed run has not left: files are whole or absent."""
     return [task for task in tasks if not task.file(name).exists()]
 
 

@@ -51,7 +51,16 @@ def model_files(folder: Path, label: str) -> list[Path]:
         files = onnx_files(folder, f"{label}: embedding {folder}")
         return [*files, *(p for p in (folder / POOLING,) if p.is_file())]
     if (folder / MODULES).is_file():
-        _check_modules(folder, label)
+        try:
+            modules = json.loads((folder / MODULES).read_text(encoding="utf-8"))
+            types = [module["type"] for module in modules]
+            foreign = [kind for kind in types if not kind.startswith("sentence_transformers.")]
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            raise UsageError(f"{label}: embedding {folder}: {MODULES} cannot be read") from None
+        if foreign:
+            raise UsageError(
+                f"{label}: embedding {folder}: {MODULES} names foreign code, {foreign[0]}"
+            )
     elif not (folder / CONFIG).is_file():
         raise UsageError(
             f"{label}: embedding {folder}: neither model.onnx nor {MODULES} nor {CONFIG} is there"
@@ -66,17 +75,6 @@ def model_files(folder: Path, label: str) -> list[Path]:
     if not any(folder.rglob("*.safetensors")):
         raise UsageError(f"{label}: embedding {folder}: no weights as safetensors")
     return sorted(p for p in folder.rglob("*") if p.suffix in (".json", ".safetensors", ".txt"))
-
-
-def _check_modules(folder: Path, label: str) -> None:
-    """UsageError where the folder names foreign code."""
-    try:
-        modules = json.loads((folder / MODULES).read_text(encoding="utf-8"))
-        foreign = [m["type"] for m in modules if not m["type"].startswith("sentence_transformers.")]
-    except (OSError, ValueError, TypeError, KeyError):
-        raise UsageError(f"{label}: embedding {folder}: {MODULES} cannot be read") from None
-    if foreign:
-        raise UsageError(f"{label}: embedding {folder}: {MODULES} names foreign code, {foreign[0]}")
 
 
 def _needs_its_package(folder: Path) -> bool:
@@ -95,7 +93,6 @@ def _needs_its_package(folder: Path) -> bool:
 
 
 def _settings(file: Path) -> dict[str, Any]:
-    """A file's settings; none where it cannot be read."""
     try:
         settings = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -201,17 +198,6 @@ class SentenceModel:
         return _column(np.asarray(vectors, np.float32), mask, self._size)
 
 
-def _lengths(folder: Path) -> list[int]:
-    """Most tokens of a text, where a folder of sentence-transformers has such a limit."""
-    if not (folder / MODULES).is_file():
-        return []
-    limits = (
-        _settings(folder / "sentence_bert_config.json").get("max_seq_length"),
-        _settings(folder / "tokenizer_config.json").get("model_max_length"),
-    )
-    return [int(limit) for limit in limits if limit]
-
-
 class TransformersModel:
     """A folder of transformers, as `llmcurate export --format hf` writes them too: the mean of the
     last layer's vectors, of a decoder the last token's, as SemDeDup takes them of an OPT, or what
@@ -244,7 +230,12 @@ class TransformersModel:
         positions = getattr(config, "max_position_embeddings", None) or max_tokens
         # RoBERTa's positions begin behind its padding.
         behind = (config.pad_token_id or 0) + 1 if config.model_type == "roberta" else 0
-        most = min(max_tokens, positions - behind, *_lengths(folder))
+        limits = (
+            _settings(folder / "sentence_bert_config.json").get("max_seq_length"),
+            _settings(folder / "tokenizer_config.json").get("model_max_length"),
+        )
+        least = [int(limit) for limit in limits if limit and (folder / MODULES).is_file()]
+        most = min(max_tokens, positions - behind, *least)
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(most)
         self._characters = 16 * most

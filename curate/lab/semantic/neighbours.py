@@ -485,11 +485,6 @@ def _with_direction(matrix: np.ndarray) -> np.ndarray:
     return np.concatenate([np.empty(0, np.int64), *rows])
 
 
-def _keep_array(path: Path, array: np.ndarray) -> None:
-    with replacing(path) as aside, aside.open("wb") as file:
-        np.save(file, array)
-
-
 def highest_similarities(
     step: DedupSemantic, matrix: Matrix, rank: np.ndarray, folder: Path
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -518,7 +513,8 @@ def highest_similarities(
         similarity, partner = highest_by_tasks(matrix, heads, labels, rank)
     copies = rows[same != rows]
     similarity[copies], partner[copies] = 1.0, same[same != rows]
-    _keep_array(folder / "centroids.npy", centroids)
+    with replacing(folder / "centroids.npy") as aside, aside.open("wb") as file:
+        np.save(file, centroids)
     return similarity, partner
 
 
@@ -625,9 +621,37 @@ def decide(step: DedupSemantic, order: str, sketches: Sketches) -> Decided:
     pruned, cosines = np.empty(0, np.int64), np.empty(0)
     if step.prototypicality is not None and count:
         pruned, cosines = prototypes(step, sketches, np.flatnonzero(~removed & nearest.own))
-    _write(
-        db, sketches.decisions, step.method, members, removed, root, nearest, least, pruned, cosines
+    drop = removed[members]
+    copies = pa.table(
+        {
+            "place": members,
+            "drop": drop,
+            "root": root[members],
+            "partner": pa.array(nearest.partner[members], mask=~drop),
+            "similarity": pa.array(nearest.similarity[members], mask=~drop),
+        }
     )
+    db.register("copies", copies)
+    db.register("pruned", pa.table({"place": pruned, "similarity": cosines}))
+    least_pruned = float(cosines.min()) if len(cosines) else 0.0
+    db.execute(
+        f"""COPY (
+        WITH numbered AS (
+          SELECT place AS root, id AS kept_id, row_number() OVER (ORDER BY id) - 1 AS cluster
+          FROM documents SEMI JOIN (SELECT root AS place FROM copies) USING (place))
+        SELECT d.part, d.n, c.drop, d.id, r.cluster::BIGINT AS cluster, r.kept_id,
+               o.id AS partner_id, c.similarity, '{step.method}' AS method,
+               NULL::BIGINT AS span_start, NULL::BIGINT AS span_end, {least!r}::DOUBLE AS threshold
+        FROM copies c JOIN documents d USING (place) JOIN numbered r USING (root)
+        LEFT JOIN documents o ON o.place = c.partner
+        UNION ALL
+        SELECT d.part, d.n, true, d.id, NULL, NULL, NULL, p.similarity, '{PROTOTYPICAL}',
+               NULL, NULL, {least_pruned!r}::DOUBLE
+        FROM pruned p JOIN documents d USING (place)
+        ORDER BY part, n, method) TO {literal(sketches.decisions)} (FORMAT parquet)"""
+    )
+    for name in ("copies", "pruned"):
+        db.unregister(name)
     similarity = nearest.similarity[nearest.own]
     shares = count_removed(similarity, EPSILONS) / max(1, len(similarity))
     now = float(removed[nearest.own].mean()) if len(similarity) else 0.0
@@ -650,7 +674,6 @@ def decide(step: DedupSemantic, order: str, sketches: Sketches) -> Decided:
 
 
 def _notes(step: DedupSemantic, folder: Path) -> list[str]:
-    """Sentences of the report on how the decisions were made."""
     sentences = []
     if step.hashed:
         sentences.append(
@@ -665,49 +688,3 @@ def _notes(step: DedupSemantic, folder: Path) -> list[str]:
             f"{counted(clusters, 'cluster')}; a document was compared within {nearest}."
         )
     return sentences
-
-
-def _write(
-    db: Any,
-    path: Path,
-    method: str,
-    members: np.ndarray,
-    removed: np.ndarray,
-    root: np.ndarray,
-    nearest: Nearest,
-    least: float,
-    pruned: np.ndarray,
-    cosines: np.ndarray,
-) -> None:
-    """Writes the decisions file. least: the limit of similarity."""
-    drop = removed[members]
-    copies = pa.table(
-        {
-            "place": members,
-            "drop": drop,
-            "root": root[members],
-            "partner": pa.array(nearest.partner[members], mask=~drop),
-            "similarity": pa.array(nearest.similarity[members], mask=~drop),
-        }
-    )
-    db.register("copies", copies)
-    db.register("pruned", pa.table({"place": pruned, "similarity": cosines}))
-    least_pruned = float(cosines.min()) if len(cosines) else 0.0
-    db.execute(
-        f"""COPY (
-        WITH numbered AS (
-          SELECT place AS root, id AS kept_id, row_number() OVER (ORDER BY id) - 1 AS cluster
-          FROM documents SEMI JOIN (SELECT root AS place FROM copies) USING (place))
-        SELECT d.part, d.n, c.drop, d.id, r.cluster::BIGINT AS cluster, r.kept_id,
-               o.id AS partner_id, c.similarity, '{method}' AS method,
-               NULL::BIGINT AS span_start, NULL::BIGINT AS span_end, {least!r}::DOUBLE AS threshold
-        FROM copies c JOIN documents d USING (place) JOIN numbered r USING (root)
-        LEFT JOIN documents o ON o.place = c.partner
-        UNION ALL
-        SELECT d.part, d.n, true, d.id, NULL, NULL, NULL, p.similarity, '{PROTOTYPICAL}',
-               NULL, NULL, {least_pruned!r}::DOUBLE
-        FROM pruned p JOIN documents d USING (place)
-        ORDER BY part, n, method) TO {literal(path)} (FORMAT parquet)"""
-    )
-    for name in ("copies", "pruned"):
-        db.unregister(name)

@@ -11,6 +11,7 @@ needs none: these tell copies and near copies, and little of meaning.
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
@@ -185,7 +186,7 @@ class DedupSemantic(DedupStep, FromFiles):
         """With a model's content for its path."""
         settings = super().comparable()
         if not self.hashed:
-            settings["embedding"] = super().identity()["resources"]
+            settings["embedding"] = super().identity().contents["resources"]
         return settings
 
     def open(self) -> None:
@@ -214,11 +215,10 @@ class DedupSemantic(DedupStep, FromFiles):
         return pa.table({**lists, **order})
 
     def resolve(self, sketches: Sketches) -> Decided:
-        from curate.lab.semantic.neighbours import decide
-
         # With `hard` the order comes from the clusters.
         order = survivors.preference("longest" if self.hard else self.survivor)
-        return decide(self, order, sketches)
+        decided: Decided = import_module(str(self.decided_by)).decide(self, order, sketches)
+        return decided
 
     def apply(self, docs: Documents, decisions: pa.Table) -> Documents:
         copies = pc.equal(decisions["method"], self.method)

@@ -275,16 +275,13 @@ class FinishedRun:
 
     # Stages.
 
-    def stage_before(self, label: str) -> Path:
-        """The folder of the stage whose documents a corpus step saw."""
-        for number, stage in enumerate(self.record["stages"]):
-            if label in stage["steps"]:
-                return self.stage(number - 1)
-        raise NotChecked(f"run.json names no stage of {label}")
-
     def stage_texts(self, label: str, part: int, numbers: set[int]) -> dict[int, str]:
         """The texts that a corpus step saw, by their numbers in a partition."""
-        folder = self.stage_before(label)
+        stages = enumerate(self.record["stages"])
+        number = next((n for n, stage in stages if label in stage["steps"]), None)
+        if number is None:
+            raise NotChecked(f"run.json names no stage of {label}")
+        folder = self.stage(number - 1)
         texts: dict[int, str] = {}
         try:
             for table in read_kept(folder, part, ROWS):
@@ -298,7 +295,6 @@ class FinishedRun:
 
 
 def _number(path: Path) -> int:
-    """The partition of a file of corpus/ or rejected/."""
     return int(path.stem.rpartition("-")[2])
 
 

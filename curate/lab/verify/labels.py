@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 from curate.lab.verify.finished_run import Document, FinishedRun, model_at
@@ -38,20 +37,15 @@ def check(run: FinishedRun) -> list[Tally]:
         if not isinstance(step, Language | Quality):
             continue
         model = binding.fasttext()
-        model.loadModel(str(_model(step)))
+        path = model_at(step._path)
+        if step.model_sha256 and file_digest(path) != step.model_sha256.lower():
+            raise NotChecked(f"the model {path} is another than that of the run")
+        model.loadModel(str(path))
         if isinstance(step, Language):
             tallies += _language(run, step, model, step is languages[-1])
         else:
             tallies += _quality(run, step, model)
     return tallies
-
-
-def _model(step: Language | Quality) -> Path:
-    """The file of a step's model; NotChecked where it is gone, or another."""
-    path = model_at(step._path)
-    if step.model_sha256 and file_digest(path) != step.model_sha256.lower():
-        raise NotChecked(f"the model {path} is another than that of the run")
-    return path
 
 
 def _text(

@@ -166,7 +166,6 @@ def _check(run: FinishedRun, step: DedupBloom) -> Tally:
 
 
 def _first_rows(files: list[SketchFile]) -> Iterator[Document]:
-    """The sketches of the first documents, up to MOST_KEYS keys."""
     keys = 0
     for batch in sketch_batches(files, COLUMNS, 100):
         for row in batch.to_pylist():

@@ -41,8 +41,6 @@ def check(run: FinishedRun) -> list[Tally]:
 
 
 def _main_text(page: str, extractor: str) -> str:
-    """The text by the settings that the recipe's `extractor` stands for: DCLM's, or those of all
-    visible text."""
     from resiliparse.extract.html2text import extract_plain_text
 
     if extractor == "text":

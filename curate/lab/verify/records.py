@@ -6,7 +6,6 @@ import hashlib
 import io
 import json
 import re
-from collections.abc import Iterator
 from contextlib import redirect_stderr
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -200,7 +199,6 @@ def _document(
 
 
 def _difference(document: Document, source: Source, peers: list[Peer]) -> str:
-    """What differs from the records of that name; empty where one of them is the same."""
     if not peers:
         return "warcio reads no such record"
     body = source.payload if source.payload is not None else (source.ready or "").encode()
@@ -220,7 +218,6 @@ def _difference(document: Document, source: Source, peers: list[Peer]) -> str:
 
 
 def _same_date(stored: datetime | None, theirs: str | None) -> bool:
-    """Of dates as the standard has them, to the second; others are the reader's to interpret."""
     try:
         parsed = datetime.strptime((theirs or "")[:19], "%Y-%m-%dT%H:%M:%S")
     except ValueError:
@@ -234,7 +231,11 @@ def _same_date(stored: datetime | None, theirs: str | None) -> bool:
 
 def _records(tally: Tally, run: FinishedRun, part: int, peers: list[Peer], damage: Places) -> None:
     """Sampled HTML pages of the archive stand in corpus/ or rejected/."""
-    names = {_REPEATED.sub("", name) for name in _names(run, part)}
+    files = [of[part] for of in (run.kept, run.gone) if part in of]
+    stored = (
+        name for file in files for name in pq.read_table(file, columns=["id"])["id"].to_pylist()
+    )
+    names = {_REPEATED.sub("", name) for name in stored}
     pages = {peer.id: peer for peer in peers if peer.page and peer.id}
     for name in first(run.seed, pages, max(1, run.documents // len(run.parts))):
         peer = pages[name]
@@ -245,9 +246,3 @@ def _records(tally: Tally, run: FinishedRun, part: int, peers: list[Peer], damag
         else:
             how = f"a page of {peer.file} that corpus/ and rejected/ both lack"
             tally.differs(name, how)
-
-
-def _names(run: FinishedRun, part: int) -> Iterator[str]:
-    for files in (run.kept, run.gone):
-        if part in files:
-            yield from pq.read_table(files[part], columns=["id"])["id"].to_pylist()

@@ -208,7 +208,6 @@ def _not_both_stay(
 def _similarity(
     step: DedupMinhash, tally: Tally, document: Signed, signed: dict[str, Signed], row: Decision
 ) -> None:
-    """The similarity of a dropped document to its partner."""
     partner = signed.get(row.partner_id or "")
     if partner is None:
         if row.partner_corpus:

@@ -61,7 +61,6 @@ def check(run: FinishedRun) -> list[Tally]:
 
 
 def _encoder(out: Path, name: str) -> tuple[str, Encode]:
-    """The library's name, and what encodes a text without special tokens."""
     if name not in ("tokenizer.json", "tokenizer.model"):
         raise NotChecked(f"{name} is neither tokenizer.json nor tokenizer.model")
     path = out / name
@@ -82,7 +81,6 @@ def _encoder(out: Path, name: str) -> tuple[str, Encode]:
 
 
 def _stored(run: FinishedRun, name: str) -> dict[str, list[int]]:
-    """The tokens of sampled documents, by id."""
     dtype = np.dtype(name).newbyteorder("<")
     tables = [*run.out.glob("documents-*.parquet"), *run.out.glob("val/documents-*.parquet")]
     stored: dict[str, list[int]] = {}
@@ -100,7 +98,6 @@ def _stored(run: FinishedRun, name: str) -> dict[str, list[int]]:
 
 
 def _texts(run: FinishedRun, asked_ids: set[str]) -> dict[str, str]:
-    """The texts that were encoded: of a mix, else of the run's corpus, else of its input."""
     for folder in ("mix", "corpus"):
         if (run.out / folder).is_dir():
             return _of_files((run.out / folder).glob("part-*.parquet"), asked_ids)

@@ -41,7 +41,7 @@ from curate.steps.failures import on_batch
 from llmcurate.base.disk.files import replacing
 from llmcurate.base.disk.parquet_writer import TableWriter, writing
 from llmcurate.base.disk.process import peak_bytes
-from llmcurate.base.disk.seals import Seal, seal, verify
+from llmcurate.base.disk.seals import seal, verify
 from llmcurate.base.errors import RunFailed
 from llmcurate.base.kernels import compile_time
 
@@ -288,7 +288,9 @@ class Work:
         self.seconds["read"] = max(0.0, passed - sum(self.seconds.values()))
         self.lap("read")
         kinds = self.stage.kinds()
-        seals = self._seals([*kinds.values(), "corrupt"])
+        names = [*kinds.values(), "corrupt"]
+        paths = {kind: part_path(self.stage.folder, self.part, kind) for kind in names}
+        seals = {kind: seal(path) for kind, path in paths.items() if path.exists()}
         self.lap("write")
         counts: dict[str, Any] = {**self.counts, **self.traces.counters}
         sketch = {k: seals[k] for k in [self.stage.spec.sketch_kind] if k in seals}
@@ -309,10 +311,6 @@ class Work:
             **counts,
             cut_examples=self.traces.cuts,
         )
-
-    def _seals(self, kinds: list[str]) -> dict[str, Seal]:
-        paths = {kind: part_path(self.stage.folder, self.part, kind) for kind in kinds}
-        return {kind: seal(path) for kind, path in paths.items() if path.exists()}
 
 
 def with_edits(docs: Documents) -> Documents:

@@ -329,7 +329,6 @@ def hidden_of(
 def _add_ngrams(
     model: Weights, hashes: np.ndarray, seen: int, grams: np.ndarray, total: np.ndarray
 ) -> int:
-    """Adds the rows of n-grams of words; how many."""
     words = model.words
     kept, pruned, first = words.kept, words.pruned, words.words
     buckets, ngrams = words.buckets, words.ngrams

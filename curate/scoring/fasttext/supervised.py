@@ -16,7 +16,7 @@ from pydantic import Field, PrivateAttr
 
 from curate.documents.documents import Documents
 from curate.scoring.fasttext.model_file import read_header
-from curate.steps.contracts import FromFiles, Step, step
+from curate.steps.contracts import FromFiles, Identity, Step, step
 from llmcurate.base.disk.files import file_digest
 from llmcurate.base.errors import UsageError
 from llmcurate.base.settings import dataclass
@@ -100,18 +100,17 @@ class FastTextStep(Step, FromFiles):
         """The model's labels, without `__label__`; UsageError where the file is no model."""
         return list(read_header(self.path()).labels)
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> Identity:
         """UsageError where the model is not there, or another than the one meant."""
         self.labels()
         if self.model_sha256 and file_digest(self.path()) != self.model_sha256.lower():
             raise UsageError(f"{self.label}: {self.model} has another sha256 than model_sha256")
         facts = super().identity()
-        facts["settings"] |= {"model_sha256": None}  # the content counts
+        facts.settings |= {"model_sha256": None}  # the content counts
         return facts
 
-    def resolved(self) -> dict[str, Any]:
-        """The settings as given, and what the model was."""
-        return super().resolved() | {"model_sha256": file_digest(self.path())}
+    def as_found(self) -> dict[str, str]:
+        return {"model_sha256": file_digest(self.path())}
 
     def resources(self) -> list[str]:
         return [str(self.path())]

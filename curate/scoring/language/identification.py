@@ -15,7 +15,7 @@ from curate.documents.documents import Documents
 from curate.documents.limits import Limit, decide, langs_of
 from curate.fetch.published import Published
 from curate.scoring.fasttext.model_file import read_header
-from curate.steps.contracts import Step, step
+from curate.steps.contracts import Identity, Step, step
 from curate.steps.profiled import Profiled
 from curate.text import languages
 from llmcurate.base.disk.files import file_digest
@@ -151,17 +151,15 @@ class Language(Profiled, Step):
         """The score under which documents are dropped; None: none is."""
         return THRESHOLD if self.threshold is None and self.keep else self.threshold
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> Identity:
         """With the model that counts here and now, so that workers and later runs see the same."""
         facts = super().identity()
-        facts["settings"] |= {"model": effective(self.model), "model_sha256": None}
+        facts.settings |= {"model": effective(self.model), "model_sha256": None}
         self._check()
         return facts
 
-    def resolved(self) -> dict[str, Any]:
-        """The settings as given, and what the model was: a recipe that is run elsewhere finds its
-        model there, and finds out when it is another."""
-        return super().resolved() | {"model_sha256": file_digest(self._path())}
+    def as_found(self) -> dict[str, str]:
+        return {"model_sha256": file_digest(self._path())}
 
     def resources(self) -> list[str]:
         return [*super().resources(), self._path()]
@@ -180,7 +178,6 @@ class Language(Profiled, Step):
         return str(model_path(effective(self.model)))
 
     def _check(self) -> None:
-        """UsageError where the model is another than the one meant, or lacks a label to keep."""
         path = self._path()
         if self.model_sha256 and file_digest(path) != self.model_sha256.lower():
             raise UsageError(f"{self.label}: {path} has another sha256 than model_sha256 says")
@@ -195,7 +192,7 @@ class Language(Profiled, Step):
         self._model = Model(self._path())
 
     def apply(self, docs: Documents) -> Documents:
-        from curate.scoring.language.model import fasttext_lines
+        from curate.scoring.language.model import by_line, fasttext_lines
         from curate.text.unicode import row_chars
 
         if self._model is None:
@@ -211,7 +208,10 @@ class Language(Profiled, Step):
         for name, of in (("iso639_3", languages.iso639_3), ("script", languages.script_of)):
             docs = docs.annotate(name, pa.array([of(x) for x in labels], pa.string()).take(at))
         if self.lines:
-            docs = self._by_line(docs, label_codes)
+            lines = by_line(docs, self._model, label_codes, self.line_chars)
+            for name, values in (("line_score", lines.score), ("switched", lines.switched)):
+                docs = docs.annotate(name, pa.array(values, from_pandas=True))  # NaN is null
+            docs = docs.annotate("shares", lines.listed(labels))
         judged = row_chars(data, offsets) >= self.min_chars
         if self.keep:
             kept = languages.labels_named(self.keep, labels)
@@ -231,12 +231,3 @@ class Language(Profiled, Step):
 
     def own_limits(self) -> list[Limit]:
         return [Limit("language_score", "score", "threshold", self.least, above=False)]
-
-    def _by_line(self, docs: Documents, label_codes: np.ndarray) -> Documents:
-        from curate.scoring.language.model import by_line
-
-        assert self._model is not None
-        lines = by_line(docs, self._model, label_codes, self.line_chars)
-        for name, values in (("line_score", lines.score), ("switched", lines.switched)):
-            docs = docs.annotate(name, pa.array(values, from_pandas=True))  # NaN is null
-        return docs.annotate("shares", lines.listed(self._model.labels))

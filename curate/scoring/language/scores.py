@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from curate.text.languages import comparable, script_of
 from llmcurate.base.disk.units import counted, format_percent
@@ -13,7 +13,9 @@ from llmcurate.base.terminal import table
 BINS = 10  # of equal width
 
 
-def calibration(bins: Sequence[Sequence[float]]) -> dict[str, Any]:
+def calibration(
+    bins: Sequence[Sequence[float]],
+) -> dict[str, float | list[dict[str, float]] | None]:
     """The expected calibration error (Guo et al. 2017, "On Calibration of Modern Neural Networks",
     2) and the reliability of each bin that holds a text.
 
@@ -107,7 +109,7 @@ class Scores:
         total = [sum(column) for column in zip(*lengths, strict=True)]
         pairs = self.pairs()
         languages = _languages(pairs, knows)
-        each = [row["f1"] for row in languages if row["texts"]]
+        each = [language.f1 or 0.0 for language in languages if language.texts]
         wrong = [(n, t, f) for (t, f), n in pairs.items() if t != f]
         wrong.sort(key=lambda w: (-w[0], w[1], w[2] or ""))
         return {
@@ -130,7 +132,7 @@ class Scores:
                 for least, row in zip(LENGTHS, lengths, strict=True)
             ],
             "calibration": {part: calibration(counts) for part, counts in bins.items()},
-            "languages": languages,
+            "languages": [language._asdict() for language in languages],
             "confusions": [
                 {"expected": t, "found": f, "texts": n} for n, t, f in wrong[:CONFUSIONS]
             ],
@@ -141,7 +143,19 @@ def _share(part: int, whole: int) -> float | None:
     return round(part / whole, 6) if whole else None
 
 
-def _languages(pairs: Pairs, knows: set[str]) -> list[dict[str, Any]]:
+class Language(NamedTuple):
+    """A language among the truths or predictions: how often it is expected, found, right."""
+
+    label: str
+    texts: int
+    found: int
+    right: int
+    precision: float | None
+    recall: float | None
+    f1: float | None
+
+
+def _languages(pairs: Pairs, knows: set[str]) -> list[Language]:
     """Of each known language among the truths or predictions: texts, found, right, precision, F1.
 
     Texts in unknown languages count against the precision of what they were taken for.
@@ -153,15 +167,12 @@ def _languages(pairs: Pairs, knows: set[str]) -> list[dict[str, Any]]:
         if have is not None:
             predicted[have] += n
     return [
-        {
-            "label": name,
-            "texts": expected[name],
-            "found": predicted[name],
-            "right": pairs[name, name],
-            "precision": _share(pairs[name, name], predicted[name]),
-            "recall": _share(pairs[name, name], expected[name]),
-            "f1": _share(2 * pairs[name, name], expected[name] + predicted[name]),
-        }
+        Language(
+            *(name, expected[name], predicted[name], pairs[name, name]),
+            _share(pairs[name, name], predicted[name]),
+            _share(pairs[name, name], expected[name]),
+            _share(2 * pairs[name, name], expected[name] + predicted[name]),
+        )
         for name in sorted(knows & (expected.keys() | predicted.keys()))
     ]
 

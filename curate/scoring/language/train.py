@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -50,6 +50,13 @@ def pieces(text: str, chars: int) -> Iterator[str]:
             end = blank + 1 if blank >= 0 else end
         yield text[start:end]
         start = end
+
+
+class Counts(NamedTuple):
+    """What a card says of the lines."""
+
+    labels: dict[str, dict[str, int]]
+    lines: dict[str, int]
 
 
 class Lines:
@@ -137,11 +144,11 @@ class Lines:
             self.file.seek(self.start[row])
             yield row, self.file.read(self.start[row + 1] - self.start[row])
 
-    def write(self, path: Path, rows: np.ndarray | None = None) -> None:
-        """fastText's training file, of all lines that are not held out or of the given rows."""
+    def write(self, path: Path, rows: np.ndarray) -> None:
+        """fastText's training file, of the given rows."""
         names = list(self.names)
         with path.open("wb") as out:
-            for row, line in self.read(self.order(held=False) if rows is None else rows):
+            for row, line in self.read(rows):
                 out.write(f"{PREFIX}{names[self.label[row]]} ".encode() + line)
 
     def labels_in_training(self) -> list[str]:
@@ -150,7 +157,7 @@ class Lines:
         seen = {self.label[i] for i, out in enumerate(self.held) if not out}
         return sorted(names[code] for code in seen)
 
-    def counts(self) -> dict[str, Any]:
+    def counts(self) -> Counts:
         """Documents of each label on both sides, lines, and lines without any word."""
         labels = {
             name: {
@@ -160,10 +167,8 @@ class Lines:
             for name, code in sorted(self.names.items())
         }
         held = sum(self.held)
-        return {
-            "labels": labels,
-            "lines": {"train": len(self.held) - held, "held_out": held, "empty": self.empty},
-        }
+        lines = {"train": len(self.held) - held, "held_out": held, "empty": self.empty}
+        return Counts(labels, lines)
 
 
 def labelled(batch: pa.RecordBatch, label: str) -> tuple[pa.LargeStringArray, list[str | None]]:
@@ -246,45 +251,69 @@ def fit(task: FitTask) -> None:
 
 
 CARD = "card.json"
+T = TypeVar("T")
+
+
+def train_on(
+    examples: Iterable[Example],
+    target: Path,
+    training: Training,
+    call_apart: CallApart,
+    choose: Callable[[Lines], np.ndarray],
+    judge: Callable[[Path, Lines], T],
+    prepare: Callable[[np.ndarray, np.ndarray], Buffers] | None = None,
+) -> tuple[Lines, np.ndarray, T]:
+    """Trains on (text, label) pairs. choose: the lines that are trained on; judge: figures on what
+    is held out. Returns all lines, those that it was trained on, and the figures."""
+    folder = target.parent
+    folder.mkdir(parents=True, exist_ok=True)
+    clear_temporary(folder)
+    with ExitStack() as stack:
+        name = stack.enter_context(tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=folder))
+        file = stack.enter_context((Path(name) / "lines").open("wb+"))
+        lines = Lines(file, training, prepare)
+        lines.add_all(examples)
+        rows = choose(lines)
+        lines.write(Path(name) / "train.txt", rows)
+        with replacing(target) as aside:
+            fit_apart(Path(name) / "train.txt", aside, training, call_apart)
+        return lines, rows, judge(target, lines)
+
+
+def write_card(target: Path, **facts: Any) -> dict[str, Any]:
+    """Writes what is known of a model, and returns it."""
+    size, digest = target.stat().st_size, file_digest(target)
+    card = {"version": 1, **facts, "file": target.name, "bytes": size, "sha256": digest}
+    write_text(target.with_name(CARD), json.dumps(card, indent=1, ensure_ascii=False) + "\n")
+    return card
 
 
 def train(
-    examples: Iterable[tuple[str, str]],
-    folder: Path,
-    training: Training,
-    call_apart: CallApart,
+    examples: Iterable[Example], folder: Path, training: Training, call_apart: CallApart
 ) -> dict[str, Any]:
     """Trains on (text, label) pairs; leaves language.bin (or .ftz) and card.json in the folder.
 
     call_apart: for fastText's own training. Returns the card. UsageError with fewer than two
     labels, RunFailed where training diverges.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    clear_temporary(folder)
-    target = folder / f"language.{'ftz' if training.quantize else 'bin'}"
-    with ExitStack() as stack:
-        name = stack.enter_context(tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=folder))
-        file = stack.enter_context((Path(name) / "lines").open("wb+"))
-        lines = Lines(file, training)
-        lines.add_all(examples)
+
+    def choose(lines: Lines) -> np.ndarray:
         if len(lines.labels_in_training()) < 2:
             labels = ", ".join(sorted(lines.names)) or "none"
             raise UsageError(
                 f"a language model needs two labels at least; found: {labels}"
                 " (--label names their column)"
             )
-        lines.write(Path(name) / "train.txt")
-        with replacing(target) as aside:
-            fit_apart(Path(name) / "train.txt", aside, training, call_apart)
-        scores = _held_out(Model(target), lines)
-    card = {"version": 1, **lines.counts(), "settings": asdict(training), "held_out": scores}
-    card |= {"file": target.name, "bytes": target.stat().st_size}
-    card["sha256"] = file_digest(target)
-    write_text(folder / CARD, json.dumps(card, indent=1, ensure_ascii=False) + "\n")
-    return card
+        return lines.order(held=False)
+
+    target = folder / f"language.{'ftz' if training.quantize else 'bin'}"
+    lines, _, scores = train_on(examples, target, training, call_apart, choose, _held_out)
+    counts = lines.counts()._asdict()
+    return write_card(target, **counts, settings=asdict(training), held_out=scores)
 
 
-def _held_out(model: Model, lines: Lines) -> dict[str, Any]:
+def _held_out(file: Path, lines: Lines) -> object:
+    model = Model(file)
     scores = Scores(model.labels)
     names, labels = list(lines.names), [*model.labels, None]
     rows: list[int] = []

@@ -14,8 +14,9 @@ from __future__ import annotations
 import json
 import re
 import struct
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -58,12 +59,24 @@ class ModelData:
     firsts: np.ndarray
     entries: np.ndarray
     pieces: bytes
-    about: dict[str, Any]
+    about: dict[str, Any] = field(default_factory=dict)
 
     @property
     def order(self) -> int:
         """The longest n-grams."""
         return len(self.counts)
+
+
+@dataclass(frozen=True)
+class _Header:
+    """The header of a file. sections: where each begins, its bytes, and its checksum."""
+
+    counts: Sequence[int]
+    variant: Variant
+    unit: Unit
+    firsts: list[int]
+    sections: dict[str, list[Any]]
+    about: dict[str, Any]
 
 
 def write_model(path: Path, model: ModelData) -> None:
@@ -82,17 +95,10 @@ def write_model(path: Path, model: ModelData) -> None:
     for name, array in flat.items():
         sections[name] = [at, array.nbytes, xxh3_128_hexdigest(array.view(np.uint8).data)]
         at += -(-array.nbytes // _ALIGN) * _ALIGN
-    header = json.dumps(
-        {
-            "counts": list(model.counts),
-            "variant": model.variant,
-            "unit": model.unit,
-            "firsts": model.firsts.tolist(),
-            "sections": sections,
-            "about": model.about,
-        },
-        sort_keys=True,
-    ).encode()
+    facts = _Header(
+        model.counts, model.variant, model.unit, model.firsts.tolist(), sections, model.about
+    )
+    header = json.dumps(vars(facts), sort_keys=True).encode()
     with replacing(path) as aside, open(aside, "wb") as f:
         f.write(_HEAD.pack(MAGIC, VERSION, len(header)) + header + xxh3_128_digest(header))
         f.write(b"\0" * (-f.tell() % _ALIGN))
@@ -145,12 +151,12 @@ def _read(path: Path, whole: bool) -> ModelData:
         raw, digest = f.read(length), f.read(16)
     if len(raw) < length or xxh3_128_digest(raw) != digest:
         raise _Damaged("the model's header is damaged, or the file is cut off")
-    header = json.loads(raw)
+    header = _Header(**json.loads(raw))
     base = -(-(_HEAD.size + length + 16) // _ALIGN) * _ALIGN
-    ends = [a + -(-n // _ALIGN) * _ALIGN for a, n, _ in header["sections"].values()]
+    ends = [a + -(-n // _ALIGN) * _ALIGN for a, n, _ in header.sections.values()]
     if size != base + max(ends):
         raise _Damaged(f"has {size:,} bytes where {base + max(ends):,} belong; copy it again")
-    arrays = {n: _section(path, base, n, header["sections"][n], whole) for n in SECTIONS}
+    arrays = {n: _section(path, base, n, header.sections[n], whole) for n in SECTIONS}
     return _checked(header, arrays)
 
 
@@ -171,9 +177,8 @@ def _section(path: Path, base: int, name: str, place: list[Any], whole: bool) ->
     return np.asarray(array)
 
 
-def _checked(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> ModelData:
-    """The model, where the sizes in its header fit each other and the sections."""
-    counts, firsts = tuple(map(int, header["counts"])), np.array(header["firsts"], np.int64)
+def _checked(header: _Header, arrays: dict[str, np.ndarray]) -> ModelData:
+    counts, firsts = tuple(map(int, header.counts)), np.array(header.firsts, np.int64)
     offsets, words, order = arrays["offsets"], len(arrays["offsets"]) - 1, len(counts)
     slots = np.diff(firsts)
     sound = (
@@ -192,18 +197,18 @@ def _checked(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> ModelData
         and bool((slots[2:] > 0).all() and (slots % BUCKET == 0).all())
         and bool((slots <= MOST_SLOTS).all())
         and all(n < s for n, s in zip(counts[1:], slots[2:].tolist(), strict=True))
-        and header["variant"] in ("plain", "ccnet")
-        and header["unit"] in ("whitespace", "words", "pieces")
-        and (header["unit"] == "pieces") == bool(len(arrays["pieces"]))
+        and header.variant in ("plain", "ccnet")
+        and header.unit in ("whitespace", "words", "pieces")
+        and (header.unit == "pieces") == bool(len(arrays["pieces"]))
     )
     if not sound:
         raise _Damaged("the sizes in the model's header do not fit each other")
     vocabulary = Vocabulary(arrays["blob"], offsets, arrays["slots"])
     pairs = arrays["words"].reshape(-1, 2)
     return ModelData(
-        counts, header["variant"], header["unit"], vocabulary,
+        counts, header.variant, header.unit, vocabulary,
         np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1]), firsts,
-        arrays["entries"], arrays["pieces"].tobytes(), dict(header["about"]),
+        arrays["entries"], arrays["pieces"].tobytes(), dict(header.about),
     )  # fmt: skip
 
 
@@ -241,23 +246,17 @@ class _Lines:
         self._file.close()
 
 
-def read_arpa(
-    path: Path, variant: Variant, unit: Unit, pieces: bytes, about: dict[str, Any]
-) -> ModelData:
+def read_arpa(path: Path, variant: Variant, unit: Unit, pieces: bytes) -> ModelData:
     """The model of an ARPA file; what texts are cut into is not in it. UsageError names the line
     that is wrong. <unk> with log10 -100 is added where the file has none, as KenLM does."""
-    lines = _Lines(path)
     try:
-        return _read_arpa(lines, variant, unit, pieces, about)
+        with closing(_Lines(path)) as lines:
+            return _read_arpa(lines, variant, unit, pieces)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from None
-    finally:
-        lines.close()
 
 
-def _read_arpa(
-    lines: _Lines, variant: Variant, unit: Unit, pieces: bytes, about: dict[str, Any]
-) -> ModelData:
+def _read_arpa(lines: _Lines, variant: Variant, unit: Unit, pieces: bytes) -> ModelData:
     counts = _head(lines)
     words: dict[str, int] = {w.decode(): i for i, w in enumerate(SPECIAL)}
     prob, backoff = [_NO_UNK, 0.0, _NO_UNK], [0.0, 0.0, 0.0]
@@ -291,7 +290,7 @@ def _read_arpa(
         raise lines.wrong("\\end\\ belongs here")
     return ModelData(
         sizes, variant, unit, vocabulary([w.encode("utf-8", "surrogateescape") for w in words]),
-        np.array(prob, np.float32), np.array(backoff, np.float32), firsts, entries, pieces, about,
+        np.array(prob, np.float32), np.array(backoff, np.float32), firsts, entries, pieces,
     )  # fmt: skip
 
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -35,9 +35,12 @@ from curate.corpus.shuffle.tasks import Group, GroupTask, groups, part_files, ru
 from curate.corpus.sketches import Sketches, sketch_batches
 from curate.documents.documents import NUMBER, Documents
 from curate.documents.limits import Limit, decide
-from curate.steps.contracts import CorpusStep, FromFiles, step
+from curate.steps.contracts import CorpusStep, FromFiles, Identity, step
 from llmcurate.base.errors import UsageError
-from llmcurate.base.messages import Message
+from llmcurate.base.messages import OPTIONAL, Message, json_values
+
+if TYPE_CHECKING:
+    from curate.scoring.perplexity.model import KenlmModel, NgramModel
 
 MARK = "{lang}"  # stands for the language in a model's path
 EVERY = "*"  # the key of a model for all languages
@@ -154,7 +157,7 @@ class Perplexity(CorpusStep, FromFiles):
         description="Documents whose value of first is lower are dropped, since they repeat"
         " themselves; none: no limit.",
     )
-    _models: dict[str, Any] = PrivateAttr(default_factory=dict)
+    _models: dict[str, NgramModel | KenlmModel] = PrivateAttr(default_factory=dict)
 
     @field_validator("keep", mode="before")
     @classmethod
@@ -171,7 +174,6 @@ class Perplexity(CorpusStep, FromFiles):
 
     @model_validator(mode="after")
     def _ordered(self) -> Perplexity:
-        """Head ends before tail begins."""
         if self.head > self.tail or any(a > b for a, b in self.cuts.values()):
             raise ValueError("head must not end behind the beginning of tail")
         if self.cuts and self.cutoffs == "ccnet":
@@ -190,7 +192,7 @@ class Perplexity(CorpusStep, FromFiles):
             )
         return self
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> Identity:
         """With the models found here and now; a damaged one is refused before the run."""
         from curate.scoring.perplexity.model import check_own
         from curate.scoring.perplexity.model_file import is_kenlm, read_model
@@ -205,15 +207,16 @@ class Perplexity(CorpusStep, FromFiles):
                     f"{self.label}: {path} takes a document for one sentence, so no line of it can"
                     " be a repeated one; first and least_first need a model of variant plain"
                 )
-        return super().identity() | {"languages": sorted(models)}
+        identity = super().identity()
+        identity.contents["languages"] = sorted(models)
+        return identity
 
-    def sketch_identity(self) -> dict[str, Any]:
+    def sketch_identity(self) -> Identity:
         """The models alone: other buckets do not score again."""
-        facts = self.identity()
-        settings: dict[str, Any] = {"model": self.model}
+        settings: dict[str, str | bool] = {"model": self.model}
         settings |= {"first": True} if self.repeats else {}
         settings |= {"by": self.by} if self.by == "paragraph" else {}
-        return facts | {"settings": settings}
+        return replace(self.identity(), settings=settings)
 
     @property
     def repeats(self) -> bool:
@@ -252,7 +255,9 @@ class Perplexity(CorpusStep, FromFiles):
         if self.by == "paragraph":
             rows, texts = paragraph_texts(docs)
             each = np.repeat(np.array(langs, object), np.diff(rows)).tolist()
-            columns["score"] = score_lists(rows, self._by_language(texts, each, "perplexity"))
+            scores = self._by_language(texts, each, "perplexity")
+            values = pa.array(scores, pa.float64(), mask=np.isnan(scores))
+            columns["score"] = pa.ListArray.from_arrays(pa.array(rows.astype(np.int32)), values)
             return pa.table(columns)
         for name, of in (("score", "perplexity"), ("first", "first_occurrences")):
             if name == "score" or self.repeats:
@@ -369,12 +374,6 @@ def paragraph_texts(docs: Documents) -> tuple[np.ndarray, pa.LargeStringArray]:
     return lines.rows, text_array(data, tiles)
 
 
-def score_lists(rows: np.ndarray, scores: np.ndarray) -> pa.ListArray:
-    """The scores of the lines of each row, float64[lines]; NaN becomes null."""
-    values = pa.array(scores, pa.float64(), mask=np.isnan(scores))
-    return pa.ListArray.from_arrays(pa.array(rows.astype(np.int32)), values)
-
-
 def cut_paragraphs(docs: Documents, keep: tuple[str, ...], decisions: pa.Table) -> Documents:
     """The batch without paragraphs of buckets that are not kept. decisions: a row a document, with
     the scores of its lines and the cuts of its language.
@@ -434,14 +433,19 @@ def bin_counts(score: np.ndarray, least: float, width: float) -> np.ndarray:
     return np.bincount(np.clip(place, 0, BINS - 1).astype(np.int64), minlength=BINS)
 
 
-def histogram(counts: np.ndarray, least: float, width: float) -> dict[str, Any]:
-    """As inspect/report/bins.py dumps them."""
+@dataclass(frozen=True)
+class Histogram:
+    """As those of the report (inspect/report/store.py)."""
+
+    scale: str
+    edges: list[float]
+    counts: list[int]
+
+
+def histogram(counts: np.ndarray, least: float, width: float) -> Histogram:
+    """Of scores by bin."""
     edges = 10 ** (least + width * np.arange(BINS + 1)) - 1
-    return {
-        "scale": "log",
-        "edges": [round(e, 6) for e in edges.tolist()],
-        "counts": counts.tolist(),
-    }
+    return Histogram("log", [round(e, 6) for e in edges.tolist()], counts.tolist())
 
 
 MOST_LANGS = 50  # in the report
@@ -523,7 +527,7 @@ def resolve(step: Perplexity, sketches: Sketches) -> Decided:
     total = Seen.from_json(done.file("pieces", SEEN).read_bytes())
     forget(sketches.folder)
     figures = {lang or "(none)": _figures(languages, total, lang, step) for lang in languages.shown}
-    return Decided({}, tables={"perplexity": figures})
+    return Decided({}, tables={"perplexity": json_values(figures)})
 
 
 LANGUAGES, SEEN = "languages.json", "seen.json"
@@ -561,16 +565,27 @@ class Seen(Message):
             self.bins[lang] = [a + b for a, b in zip(before, of_bins, strict=True)]
 
 
-def _figures(languages: Languages, seen: Seen, lang: str, step: Perplexity) -> dict[str, Any]:
-    """Of a language: cuts, documents (or paragraphs) by bucket, a histogram where it has scores."""
+@dataclass(frozen=True)
+class Figures:
+    """Of a language: documents (or paragraphs) by bucket, cuts, a histogram where it has scores."""
+
+    by: str
+    buckets: dict[str, int]
+    cuts: list[float]
+    low: float | None = field(default=None, metadata=OPTIONAL)
+    histogram: Histogram | None = field(default=None, metadata=OPTIONAL)
+
+
+def _figures(languages: Languages, seen: Seen, lang: str, step: Perplexity) -> Figures:
     *cuts, low = languages.cuts.get(lang, (0.0,))
-    buckets = dict(sorted(seen.buckets[lang].items()))
-    figures: dict[str, Any] = {"by": step.by, "buckets": buckets, "cuts": cuts}
-    if low:
-        figures["low"] = low
-    if lang in languages.bins:
-        figures["histogram"] = histogram(np.array(seen.bins[lang]), *languages.bins[lang])
-    return figures
+    bins = languages.bins.get(lang)
+    return Figures(
+        step.by,
+        dict(sorted(seen.buckets[lang].items())),
+        cuts,
+        low or None,
+        histogram(np.array(seen.bins[lang]), *bins) if bins else None,
+    )
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -217,7 +216,6 @@ class Vocabulary:
 
 
 def _slots(words: int) -> np.ndarray:
-    """A table with room for so many words, and one slot at least that stays free."""
     return np.zeros(2 * BUCKET * (words // 2 + 1), np.uint64)
 
 
@@ -307,13 +305,9 @@ _REPLACED = (
     ",", ".", ",", '"', '"', '"', '"', '"', '"', '"', '"', '"', '"', "'", ":", ":", "?", "!",
     "(", ")", ";", "-", " - ", ". ", "~", "'", "...", "-", "<", ">", "[", "]", "%", "-",
 )  # fmt: skip
+_CHARACTERS = {ord(c): r for c, r in zip(CCNET_PUNCTUATION, _REPLACED, strict=True)}
+_CHARACTERS |= dict.fromkeys(CCNET_CONTROLS, "")
 _DIGIT = re.compile(r"\d")
-
-
-@lru_cache(maxsize=1)
-def _characters() -> dict[int, str]:
-    table = {ord(c): r for c, r in zip(CCNET_PUNCTUATION, _REPLACED, strict=True)}
-    return table | dict.fromkeys(CCNET_CONTROLS, "")
 
 
 def ccnet_text(text: str) -> str:
@@ -323,7 +317,7 @@ def ccnet_text(text: str) -> str:
     if not text.isascii():
         split = unicodedata.normalize("NFD", text)
         text = "".join(c for c in split if unicodedata.category(c) != "Mn")
-    return _DIGIT.sub("0", text).translate(_characters())
+    return _DIGIT.sub("0", text).translate(_CHARACTERS)
 
 
 Variant = Literal["plain", "ccnet"]

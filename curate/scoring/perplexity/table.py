@@ -302,14 +302,8 @@ _2, _4, _6 = np.uint64(2), np.uint64(4), np.uint64(6)
 _WIDE = np.uint64(2 * BUCKET)  # numbers of a bucket
 
 
-def slots_for(count: int) -> int:
-    """Slots of a level with so many n-grams: whole buckets, one slot is always free."""
-    return -(-(int(count * LOAD) + 1) // BUCKET) * BUCKET
-
-
 @njit(nogil=True, inline="always")
 def _home(key, buckets):
-    """The bucket to look at first."""
     return np.int64(((mix(key) >> _32) * np.uint64(buckets)) >> _32)
 
 
@@ -537,7 +531,8 @@ class NotClosed(Exception):
 
 def starts(counts: Sequence[int]) -> np.ndarray:
     """int64[order + 2]: where each level begins, in entries; those of words take none."""
-    sizes = [0, 0, *(slots_for(n) for n in counts[1:])]
+    slots = (int(n * LOAD) + 1 for n in counts[1:])  # one is always free
+    sizes = [0, 0, *(-(-n // BUCKET) * BUCKET for n in slots)]
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 

@@ -54,7 +54,9 @@ def average_precision(scores: np.ndarray, good: np.ndarray) -> float:
     return float(np.sum(np.diff(np.concatenate(([0], right))) * precision) / right[-1])
 
 
-def calibration(scores: np.ndarray, good: np.ndarray) -> dict[str, Any]:
+def calibration(
+    scores: np.ndarray, good: np.ndarray
+) -> dict[str, float | list[dict[str, float | None]]]:
     """Documents by score in tenths: how many, their mean score, the share of good ones; and the
     expected calibration error, the mean distance of the two (Naeini et al. 2015)."""
     place = np.minimum((scores * BINS).astype(np.int64), BINS - 1)

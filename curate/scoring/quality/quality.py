@@ -35,7 +35,16 @@ from curate.documents.documents import NUMBER, Documents
 from curate.documents.limits import Limit, decide
 from curate.scoring.quality.measures import kept_count
 from curate.scoring.quality.model import VARIABLE, Classifier, effective, good_label
-from curate.steps.contracts import CorpusStep, Explains, FromFiles, Kinds, Settings, Step, step
+from curate.steps.contracts import (
+    CorpusStep,
+    Explains,
+    FromFiles,
+    Identity,
+    Kinds,
+    Settings,
+    Step,
+    step,
+)
 from llmcurate.base.disk.files import file_digest
 from llmcurate.base.errors import UsageError
 
@@ -103,15 +112,14 @@ class Scored(FromFiles, Explains, Kinds):
             raise ValueError(f"{' and '.join(set_ways)} exclude each other; give one of them")
         return self
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> Identity:
         """With the model that counts here and now, so that workers and later runs see the same."""
         facts = super().identity()
-        facts["settings"] |= {"model": effective(self.model), "model_sha256": None}
+        facts.settings |= {"model": effective(self.model), "model_sha256": None}
         self._check()
         return facts
 
     def _check(self) -> None:
-        """UsageError where the model is no such file as the settings say, or has no such label."""
         path = self._path()
         label = good_label(path, self.score_label)  # says what is wrong with a file that is none
         if self.model_sha256 and file_digest(path) != self.model_sha256.lower():
@@ -119,9 +127,8 @@ class Scored(FromFiles, Explains, Kinds):
                 f"{self.label}: {path} (label {label}) has another sha256 than model_sha256 says"
             )
 
-    def resolved(self) -> dict[str, Any]:
-        """The settings as given, and what the model was."""
-        return super().resolved() | {"model_sha256": file_digest(self._path())}
+    def as_found(self) -> dict[str, str]:
+        return {"model_sha256": file_digest(self._path())}
 
     def resources(self) -> list[str]:
         return [self._path()]

@@ -18,10 +18,7 @@ Presets. They train on whole documents, prepared as curate/scoring/quality/model
 
 from __future__ import annotations
 
-import json
-import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -32,12 +29,11 @@ import pyarrow as pa
 from curate.corpus.direct_input import DirectInput
 from curate.formats.read_settings import ReadSettings
 from curate.formats.reading import plan_reading
-from curate.scoring.language.train import BATCH, Example, Lines, Training, fit_apart
+from curate.scoring.language.train import BATCH, Example, Lines, Training, train_on, write_card
 from curate.scoring.quality.measures import measure
 from curate.scoring.quality.model import GOOD, REST, Classifier, joined_lines
 from curate.steps.contracts import CallApart
 from curate.text.buffers import as_large_string, text_buffers
-from llmcurate.base.disk.files import TEMPORARY, clear_temporary, file_digest, replacing, write_text
 from llmcurate.base.errors import UsageError
 from llmcurate.base.terminal import say
 
@@ -65,7 +61,7 @@ class Texts:
             yield as_large_string(batch.column(0))
 
     @property
-    def tally(self) -> dict[str, Any]:
+    def tally(self) -> dict[str, int]:
         """What the last reading met: documents, and what could not be read."""
         figures = self._direct.tally
         return {name: figures[name] for name in ("read", "kept", "corrupt")}
@@ -80,7 +76,6 @@ def score_all(model: Classifier, texts: Texts) -> np.ndarray:
     return scores
 
 
-CARD = "card.json"
 _WORDS = Training(
     dim=100, minn=0, maxn=0, word_ngrams=1, loss="softmax", epochs=5, lr=0.1, held_out=0.1
 )
@@ -113,39 +108,29 @@ def train(
     on, chosen by hash (0: all); balance: as many of the larger set as of the smaller one. Returns
     the card. UsageError where a set has nothing to train on, RunFailed where training diverges.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    clear_temporary(folder)
-    target = folder / f"quality.{'ftz' if training.quantize else 'bin'}"
-    with ExitStack() as stack:
-        name = stack.enter_context(tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=folder))
-        file = stack.enter_context((Path(name) / "lines").open("wb+"))
-        lines = Lines(file, training, joined_lines)
-        lines.add_all(_examples(positive, negative, preset))
+
+    def choose(lines: Lines) -> np.ndarray:
         for label, option in ((GOOD, "--positive"), (REST, "--negative")):
             if label not in lines.labels_in_training():
                 raise UsageError(f"nothing to train on: no document with words in {option}")
         rows = lines.order(held=False)
-        trained = _by_label(lines, rows)
-        most = min(trained.values()) if balance else len(rows)
-        rows = lines.first(rows, min(most, samples) if samples else most)
-        lines.write(Path(name) / "train.txt", rows)
-        with replacing(target) as aside:
-            fit_apart(Path(name) / "train.txt", aside, training, call_apart)
-        scores = _held_out(Classifier(target, GOOD), lines)
-    card = {
-        "version": 1,
-        "preset": preset,
-        **lines.counts(),
-        "trained": _by_label(lines, rows),
-        "settings": asdict(training) | {"samples": samples, "balance": balance},
-        "text": "stripped, line ends as blanks",
-        "held_out": scores,
-        "file": target.name,
-        "bytes": target.stat().st_size,
-        "sha256": file_digest(target),
-    }
-    write_text(folder / CARD, json.dumps(card, indent=1, ensure_ascii=False) + "\n")
-    return card
+        most = min(_by_label(lines, rows).values()) if balance else len(rows)
+        return lines.first(rows, min(most, samples) if samples else most)
+
+    target = folder / f"quality.{'ftz' if training.quantize else 'bin'}"
+    examples = _examples(positive, negative, preset)
+    lines, rows, scores = train_on(
+        examples, target, training, call_apart, choose, _held_out, joined_lines
+    )
+    return write_card(
+        target,
+        preset=preset,
+        **lines.counts()._asdict(),
+        trained=_by_label(lines, rows),
+        settings=asdict(training) | {"samples": samples, "balance": balance},
+        text="stripped, line ends as blanks",
+        held_out=scores,
+    )
 
 
 def _by_label(lines: Lines, rows: np.ndarray) -> dict[str, int]:
@@ -153,8 +138,8 @@ def _by_label(lines: Lines, rows: np.ndarray) -> dict[str, int]:
     return {n: int((codes == c).sum()) for n, c in sorted(lines.names.items())}
 
 
-def _held_out(model: Classifier, lines: Lines) -> dict[str, Any] | None:
-    """The figures on what was held out; None where a set has nothing there."""
+def _held_out(file: Path, lines: Lines) -> object:
+    model = Classifier(file, GOOD)
     rows = lines.order(held=True)
     parts: list[np.ndarray] = []
     for start in range(0, len(rows), BATCH):

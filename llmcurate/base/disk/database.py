@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,6 +29,13 @@ def paths_literal(paths: list[Path]) -> str:
 
 # Instances that nobody uses, one within another at most: each takes 20 ms of CPU to make.
 _idle: list[Any] = []
+
+
+@atexit.register
+def _close_idle() -> None:
+    """DuckDB 2 prints a list of its functions when Python ends with a connection open."""
+    while _idle:
+        _idle.pop().close()
 
 
 def _open(instance: Any, spill: Path, threads: int) -> Any:

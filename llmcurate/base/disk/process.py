@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,9 +27,20 @@ def peak_bytes() -> int:
         return peak if sys.platform == "darwin" else peak * 1024
 
 
-def host() -> dict[str, Any]:
-    """The class of this machine: system, architecture, processor, cores that this process may use,
-    bytes of memory; nothing that names it."""
+@dataclass(frozen=True)
+class Host:
+    """The class of a machine, and nothing that names it. machine: the architecture; cores: those
+    that this process may use; memory: in bytes."""
+
+    system: str
+    machine: str
+    processor: str
+    cores: int
+    memory: int
+
+
+def host() -> Host:
+    """Return the class of this machine."""
     system = platform.uname()
     try:
         info = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
@@ -39,13 +51,7 @@ def host() -> dict[str, Any]:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
         memory = 0
-    return {
-        "system": system.system,
-        "machine": system.machine,
-        "processor": processor,
-        "cores": cores(),
-        "memory": memory,
-    }
+    return Host(system.system, system.machine, processor, cores(), memory)
 
 
 def cores() -> int:

@@ -156,7 +156,9 @@ def _compile(kernel: Dispatcher, borrows: bool, part: bool, signature: Any) -> A
     return entry
 
 
-def _call_template(kernel: Dispatcher, args: tuple[types.Type, ...], named: dict[str, Any]) -> Any:
+def _call_template(
+    kernel: Dispatcher, args: tuple[types.Type, ...], named: dict[str, types.Type]
+) -> Any:
     """Dispatcher.get_call_template, with constants as any values of their types: a part is compiled
     once for all of them, and optimised for each where it is inlined."""
     named = {name: types.unliteral(kind) for name, kind in named.items()}

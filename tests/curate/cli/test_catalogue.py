@@ -47,7 +47,7 @@ def test_a_step_is_shown_with_all_settings_and_an_example_that_runs(
 ) -> None:
     text = printed(capsys, "steps", name)
     shown = re.findall(r"(?m)^  (\w+): ", text.partition("settings:")[2])
-    assert shown == list(settings_of(name))
+    assert shown == settings_of(name)
     (entry,) = yaml.safe_load(re.search(r"(?m)^  (- .*)$", text)[1])
     assert (entry if isinstance(entry, str) else next(iter(entry))) == name
 

@@ -12,7 +12,7 @@ from curate.corpus.manifests import (
     entries,
     is_complete,
     kept_ids,
-    read_manifest,
+    names_in_manifest,
     total_ids,
     write_manifest,
 )
@@ -23,7 +23,7 @@ def test_a_manifest_is_the_json_of_all_its_files(tmp_path: Path, count: int) -> 
     files = [
         {"name": f'p"{n}', "documents": n, "text_bytes": 2 * n, "ids": "0"} for n in range(count)
     ]
-    write_manifest(tmp_path / "corpus", iter(files), "key", {"mix": [{"a": {}}]})
+    write_manifest(tmp_path / "corpus", iter(files), "key", mix=[{"a": {}}])
     whole = {
         "version": MANIFEST_VERSION,
         "documents": sum(range(count)),
@@ -33,7 +33,7 @@ def test_a_manifest_is_the_json_of_all_its_files(tmp_path: Path, count: int) -> 
         "files": {f.pop("name"): f for f in files},
     }
     assert (tmp_path / "corpus.json").read_text() == json.dumps(whole, indent=1) + "\n"
-    assert read_manifest(tmp_path / "corpus") == whole
+    assert names_in_manifest(tmp_path / "corpus") == whole.keys()
     assert [p.name for p in tmp_path.iterdir()] == ["corpus.json"]
 
 
@@ -45,7 +45,7 @@ def test_a_manifest_is_checked_an_entry_at_a_time(tmp_path: Path, count: int) ->
     files = [
         {"name": f"p{n}", "documents": 1, "text_bytes": 1, "ids": i} for n, i in enumerate(ids)
     ]
-    write_manifest(corpus, files, "key", {"mix": {"x": {"y": 1}}})
+    write_manifest(corpus, files, "key", mix={"x": {"y": 1}})
     for n in range(count):
         assert not is_complete(corpus, "key")
         (corpus / f"p{n}").touch()
@@ -60,4 +60,4 @@ def test_a_manifest_is_checked_an_entry_at_a_time(tmp_path: Path, count: int) ->
 @pytest.mark.parametrize("files", [[], {"part-00000.parquet": 7}], ids=str)
 def test_a_manifest_whose_files_are_none_is_no_manifest(tmp_path: Path, files: object) -> None:
     (tmp_path / "corpus.json").write_text(json.dumps({"version": 2, "stage": "x", "files": files}))
-    assert read_manifest(tmp_path / "corpus") is None and not [*entries(tmp_path / "corpus")]
+    assert names_in_manifest(tmp_path / "corpus") is None and not [*entries(tmp_path / "corpus")]

@@ -104,7 +104,8 @@ def test_a_target_of_recall_is_reached_on_real_pairs(versions, pairs, threshold,
 def test_estimates_from_bits_are_as_far_from_the_exact_similarity_as_theory_says(
     versions, pairs, bits
 ):
-    from curate.dedup.minhash.kernels import equal_values, estimated, pack, standard_error
+    from curate.dedup.minhash.kernels import equal_values, estimated, pack
+    from curate.dedup.minhash.near_duplicates import standard_error
 
     step = DedupMinhash(bands=64, rows=8)
     number = {row["id"]: i for i, row in enumerate(versions)}

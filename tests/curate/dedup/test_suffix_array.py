@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import Sketches, SketchFile, view
 from curate.dedup.suffix_array.exact_substrings import DedupSuffixArray
-from curate.dedup.suffix_array.repeats import resolve
 from curate.documents.documents import documents
 from curate.run.worker.stage import sketch_rows
 from llmcurate.base.disk.database import scratch_database
@@ -58,7 +57,7 @@ def decide_here(
         home.mkdir(exist_ok=True)
         path = Path(own, "decisions.parquet")
         sizes = TINY if tiny else Sizes()
-        resolve(step, Sketches(db, path, home, tuple(files), sizes=sizes))
+        step.resolve(Sketches(db, path, home, tuple(files), sizes=sizes))
         decisions = pq.read_table(path)
         for part, docs in enumerate(batches):
             part_texts = decisions.filter(pc.equal(decisions["part"], part))

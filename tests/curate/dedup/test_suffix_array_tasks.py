@@ -20,7 +20,6 @@ from curate.dedup.suffix_array import merge as sorting
 from curate.dedup.suffix_array import repeats as resolving
 from curate.dedup.suffix_array import search_index
 from curate.dedup.suffix_array.exact_substrings import DedupSuffixArray
-from curate.dedup.suffix_array.repeats import resolve
 from curate.documents.documents import documents
 from curate.run.worker.stage import sketch_rows
 from llmcurate.base.disk.database import scratch_database
@@ -69,7 +68,7 @@ def decide(
     own.mkdir(exist_ok=True)
     with scratch_database(folder / "spill") as db:
         view(db, files)
-        resolve(step, Sketches(db, path, own, files, run=run, sizes=sizes))
+        step.resolve(Sketches(db, path, own, files, run=run, sizes=sizes))
     assert not list(own.glob("work*"))
     return path.read_bytes()
 

@@ -35,7 +35,7 @@ def timed(monkeypatch):
 
 
 def chosen_model(seconds, **settings):
-    training = Training("tiny", {}, {})
+    training = Training("tiny", {}, 1, {}, {})
     chosen = Ablate.of(**{"minutes": 1, **settings})
     return budget._choose(Path(), chosen, training, seconds)[0].model
 

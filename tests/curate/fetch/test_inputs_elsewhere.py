@@ -20,6 +20,7 @@ from curate.refresh.inputs import Remote, find_new
 from curate.refresh.outcome import How
 from curate.steps.recipe import load
 from llmcurate.base.errors import LlmcurateError, RunFailed
+from llmcurate.base.messages import json_values
 from tests.curate.fetch.web import Web
 
 DAYS = {
@@ -62,7 +63,7 @@ def refresh(bench: Any, *sources: str, code: int = 0, home: str = "home", **how:
             assert getattr(error, "exit_code", 1) == code, error
             return str(error)
     assert code == (0 if done.new else 3)
-    return done.json()
+    return json_values(done)
 
 
 def corpus(bench: Any, home: str = "home/current") -> list[tuple[str, str, str]]:

@@ -311,7 +311,7 @@ def test_empty_batch_and_slices(lists) -> None:
 def test_another_content_of_a_list_is_another_stage(lists) -> None:
     before = UrlFilter(domains=lists("a.example")).identity()
     after = UrlFilter(domains=lists("b.example")).identity()
-    assert before["settings"] == after["settings"] and before != after
+    assert before.settings == after.settings and before != after
 
 
 def test_a_run_filters_pages_before_they_are_extracted(bench, lists) -> None:

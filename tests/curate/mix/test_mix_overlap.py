@@ -55,9 +55,9 @@ def test_of_near_copies_the_largest_counts_as_the_one_that_stays(tmp_path):
     pq.write_table(pa.table(columns | {"taken": [True, False, False, False, True]}), rows)
     pq.write_table(pa.table({"row": [0, 1, 2, 4], "key": [7, 7, 7, 7]}), bands)
     shared = figures(rows, ["a", "b"], bands)
-    assert shared["documents"] == [[2, 3], [1, 0]]
-    assert shared["size"] == [[4 + 2, 4 + 8 + 2], [32, 0]]
-    assert (shared["unique_documents"], shared["unique"]) == (1, 32)
+    assert shared.documents == [[2, 3], [1, 0]]
+    assert shared.size == [[4 + 2, 4 + 8 + 2], [32, 0]]
+    assert (shared.unique_documents, shared.unique) == (1, 32)
 
 
 def test_the_index_of_a_dedup_gives_the_same_figures_without_sketching(bench, monkeypatch):

@@ -11,7 +11,7 @@ from collections import Counter
 import pyarrow.parquet as pq
 import pytest
 
-from curate.mix.product import command_settings as options
+from curate.mix.settings import command_settings as options
 from llmcurate.base.errors import UsageError
 
 WORDS = "the house stands on a hill and the river below it runs clear and cold".split()
@@ -330,8 +330,8 @@ def test_the_short_forms_of_the_command_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "data").mkdir()
     parsed = options(
-        {"weights": "web=80,wiki=20", "amounts": ["a=1e3"], "quality": "q.s:0.2,1:0,1,3"},
         ["data", "wiki=x/y.jsonl.zst", "x/books.jsonl.gz"],
+        **{"weights": "web=80,wiki=20", "amounts": ["a=1e3"], "quality": "q.s:0.2,1:0,1,3"},
     )
     assert parsed["sources"] == {
         "data": ("data",),
@@ -342,6 +342,6 @@ def test_the_short_forms_of_the_command_line(tmp_path, monkeypatch):
     assert parsed["quality"] == {"column": "q.s", "edges": [0.2, 1], "epochs": [0, 1, 3]}
     for wrong in ({"weights": "a=b"}, {"caps": ["a=1,a=2"]}, {"quality": "q"}):
         with pytest.raises(UsageError):
-            options(wrong, ["data"])
+            options(["data"], **wrong)
     with pytest.raises(UsageError, match="two sources are called 'data'"):
-        options({}, ["data", "other/data"])
+        options(["data", "other/data"])

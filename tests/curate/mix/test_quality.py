@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from curate.mix.design import Request, design
-from curate.mix.product import Curve, Quality, buckets
+from curate.mix.settings import Curve, Quality, buckets
 from llmcurate.base.errors import UsageError
 
 CURVE = Curve()

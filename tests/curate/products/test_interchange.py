@@ -62,7 +62,7 @@ def test_a_warc_file_has_the_documents_for_warcio_and_for_this_reader(bench: Any
 def test_no_id_or_url_writes_a_header_of_its_own() -> None:
     stream = io.BytesIO()
     row = {"id": "urn:x\r\nWARC-Type: response", "url": "http://a/\r\n\r\nGET", "text": "t"}
-    WarcWriter(stream, "x", "test").document(row)
+    WarcWriter(stream, "x", "test").document(**row)
     from warcio.archiveiterator import ArchiveIterator
 
     kinds = [r.rec_type for r in ArchiveIterator(io.BytesIO(stream.getvalue()))]

@@ -16,7 +16,7 @@ from train.objective_settings import Masked
 def test_stages_say_how_many_steps_there_are():
     step = PretrainProduct(stages=[{"steps": 30}, {"steps": 12, "context": 64}])
     assert step.steps == 42
-    assert [stage.steps for stage in step._config(step._settings()).stages] == [30, 12]
+    assert [stage.steps for stage in step._config().stages] == [30, 12]
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_an_objective_has_settings_in_a_mapping_and_under_dotted_names():
     mapped = PretrainProduct(objective={"kind": "masked", "rate": 0.3})
     dotted = PretrainProduct(**{"objective": "masked", "objective.rate": 0.3})
     for step in (mapped, dotted):
-        assert step._config(step._settings()).objective == Masked(rate=0.3)
+        assert step._config().objective == Masked(rate=0.3)
     with pytest.raises(ValidationError, match=r"unknown setting 'objective\.rat'; did you mean"):
         PretrainProduct(**{"objective": "masked", "objective.rat": 0.3})
 

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 import pytest
 
 from curate.refresh import run
-from curate.refresh.state import State
+from curate.refresh.state import Plan, State
 from curate.run.ledger import row_digest
 from llmcurate.base.errors import RunFailed
 from tests.curate.conftest import Bench
@@ -318,7 +318,7 @@ def test_a_full_disk_is_said_as_such_wherever_the_records_are_written(tmp_path):
         pages = next(state._rows("PRAGMA page_count"))[0]
         state._db.execute(f"PRAGMA max_page_count = {pages + 3}")
         for write in (
-            lambda: state.begin("2026-11-20T06-00", "run", None, {}, files),
+            lambda: state.begin("2026-11-20T06-00", "run", None, Plan(None), files),
             lambda: state.remove([("id", file.path + str(n)) for n, file in enumerate(files)], ""),
             lambda: state.set_fact("current", "x" * 999_999),
         ):

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from llmcurate.base.messages import json_values
 from tests.curate.refresh.growing import Home, Row, inputs
 
 zstandard = pytest.importorskip("zstandard")
@@ -85,7 +86,7 @@ def test_a_file_that_is_cut_short_is_left_out_until_the_whole_one_comes(bench, n
     for inputs_read in (1, 0):  # also of the next call, which has nothing new
         done = home.refresh(bench.folder / "in")
         assert (done.inputs, list(done.damaged)) == (inputs_read, [str(path)]), done.line()
-        assert name in done.line() and done.json()["damaged"] == done.damaged
+        assert name in done.line() and json_values(done)["damaged"] == done.damaged
         assert texts(home) == sorted({row["text"] for row in FIRST})
     path.write_bytes(whole)
     done = home.refresh(bench.folder / "in")
@@ -145,7 +146,7 @@ def test_by_option_a_damaged_file_is_taken_as_far_as_it_goes(bench):
     home = Home(bench, EXACT)
     assert not home.refresh(path.parent).new
     done = home.refresh(path.parent, damaged="take")
-    assert done.totals["read"] == len(SECOND) and done.damaged == {}
+    assert done.totals.read == len(SECOND) and done.damaged == {}
     assert not home.refresh(path.parent).new
 
 
@@ -165,7 +166,7 @@ def test_a_bad_line_before_others_is_counted_and_damages_no_file(bench):
     path = bench.folder / "a.jsonl"
     path.write_bytes(b'{"text": "One."}\n{"text": \n{"text": "Two."}\n')
     done = Home(bench, EXACT).refresh(path)
-    assert done.damaged == {} and (done.totals["read"], done.totals["corrupt"]) == (2, 1)
+    assert done.damaged == {} and (done.totals.read, done.totals.corrupt) == (2, 1)
 
 
 def test_settings_beside_documents_are_no_damaged_input(bench):

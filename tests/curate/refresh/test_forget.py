@@ -91,7 +91,7 @@ def test_forgotten_documents_are_gone_at_once_and_when_they_come_again(home):
     assert {r["snapshot"] for r in rows} == {now}
     again = [{"id": "g", "url": "https://one.test/new", "text": "New."}, {"text": "Newer."}]
     taken = home.refresh(home.bench.jsonl("two.jsonl", again), keep=1)
-    assert taken.forgotten == 1 and taken.totals["kept"] == 2
+    assert taken.forgotten == 1 and taken.totals.kept == 2
     assert home.ids() == ["c", "d", "e", "two.jsonl#1"]
     manifest = home.manifest()
     assert manifest["removed"] == 4 and manifest["documents"] == 4

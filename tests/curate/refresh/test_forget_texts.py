@@ -157,6 +157,6 @@ def test_texts_in_sketches_are_emptied_and_search_indexes_removed(bench):
     assert holding(home.path) == {}
     assert "dedup_suffix_array: `llmcurate search` no longer works there" in done.stderr
     later = [row("o3", "https://other.test/3", said(3, "plain") + "\n" + said(1, "plain"))]
-    assert home.refresh(bench.jsonl("later.jsonl", later)).totals["kept"] == 1
+    assert home.refresh(bench.jsonl("later.jsonl", later)).totals.kept == 1
     kept = next(r for r in home.rows() if r["id"] == "o3")
     assert "number3" in kept["text"] and "number1" not in kept["text"], "earlier ones still count"

@@ -13,6 +13,7 @@ from curate.refresh.state import State
 from curate.steps.recipe import load
 from curate.steps.shipped import names
 from llmcurate.base.errors import LockHeld, RunFailed, UsageError
+from llmcurate.base.messages import json_values
 from tests.curate.capabilities import permissions_count
 from tests.curate.refresh.growing import Home, inputs
 from tests.parameters import mostly_slow
@@ -106,7 +107,7 @@ def test_a_refresh_that_keeps_nothing_says_why(bench):
     )
     why = "nothing was kept: document_length dropped 2 of 2 (too_short 2)"
     assert f"2 documents read, 0 kept ({why}); corpus 0 documents" in done.line()
-    assert done.json()["nothing_kept"] == why
+    assert json_values(done)["nothing_kept"] == why
 
 
 def test_a_folder_a_pattern_and_a_list_take_in_only_what_is_new(bench):
@@ -154,7 +155,7 @@ def test_an_input_that_changed_is_named_and_taken_or_left_by_option(bench):
         home.refresh(source)
     assert not home.refresh(source, changed="skip").new
     done = home.refresh(source, changed="new")
-    assert done.totals["read"] == len(a) + len(b)
+    assert done.totals.read == len(a) + len(b)
     assert sorted({r["text"] for r in home.rows()}) == sorted({r["text"] for r in [*a, *b]})
     assert not home.refresh(source).new  # it is known as it is now
 
@@ -241,7 +242,7 @@ def test_a_recipe_that_changed_is_refused_by_step_and_rebuilt_by_option(bench):
     done = home.refresh(bench.folder / "in", steps=changed, rebuild=True)
     assert done.kind == "rebuild" and done.inputs == 2 and home.ids() == before
     bench.jsonl("in/y/b.jsonl", [{"text": b[0]["text"].upper()}, {"text": "Something else."}])
-    assert home.refresh(bench.folder / "in", steps=changed).totals["kept"] == 1
+    assert home.refresh(bench.folder / "in", steps=changed).totals.kept == 1
     assert second.exists()
 
 
@@ -325,7 +326,7 @@ def test_an_unfinished_refresh_whose_input_changed_begins_anew(bench, monkeypatc
         home.refresh(second)
     assert home.ids() == before
     bench.jsonl("b.jsonl", b[:3])
-    assert home.refresh(second).totals["read"] == 3
+    assert home.refresh(second).totals.read == 3
 
 
 def test_a_home_in_use_or_of_something_else_is_refused(bench):
@@ -366,4 +367,4 @@ def test_what_somebody_moved_away_is_named_and_nothing_else_is_lost(bench):
         with pytest.raises(RunFailed, match=f"{name}.*--rebuild"):
             home.refresh(second)
         (bench.folder / "aside").rename(path)
-    assert home.refresh(second).totals["read"] == len(b)
+    assert home.refresh(second).totals.read == len(b)

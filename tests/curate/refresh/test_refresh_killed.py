@@ -91,8 +91,8 @@ def test_what_is_new_beside_an_unfinished_refresh_waits_for_the_next(bench, monk
         patch.setattr(snapshot, "point_current_to", dies)
         home.refresh(c)
     done = home.refresh(bench.folder / "a.jsonl", b, bench.jsonl("d.jsonl", [{"text": "New."}]))
-    assert done.inputs == 1 and done.totals["read"] == 5
-    assert home.refresh(bench.folder / "d.jsonl").totals["kept"] == 1
+    assert done.inputs == 1 and done.totals.read == 5
+    assert home.refresh(bench.folder / "d.jsonl").totals.kept == 1
 
 
 @pytest.mark.slow  # the test above ends refreshes at every step in every run of the tests
@@ -124,7 +124,7 @@ def test_killed_by_a_signal_it_goes_on(bench):
     assert process.returncode == -9
     name = [p.name for p in (home.path / "runs").iterdir()]
     done = home.refresh(files[1])
-    assert done.new and done.name in name and done.totals["read"] == 30
+    assert done.new and done.name in name and done.totals.read == 30
 
 
 @pytest.mark.parametrize("kind", mostly_slow(["part", "manifest", "ids"]))

@@ -49,8 +49,8 @@ def test_a_dedup_may_remove_as_much_as_its_limit_and_no_more(unit, gone, stops):
     step = DedupExact(max_removal=0.5)
     removal = {"documents": [0, 10], "bytes": [0, 10], "most": ""} | {unit: [gone, 10]}
     with pytest.raises(TooMuchGone, match=f"{gone} of 10 {unit}") if stops else nullcontext():
-        decisions.guard(step, {"removal": removal})
-    decisions.guard(step, {"removal": removal | {unit: [0, 0]}})
+        decisions.guard(step, **removal)
+    decisions.guard(step, **(removal | {unit: [0, 0]}))
 
 
 def test_the_driver_of_a_small_run_loads_no_numba(bench, make_pages):

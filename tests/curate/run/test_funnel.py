@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from curate.refresh.outcome import Refreshed
+from curate.refresh.outcome import Corpus, Refreshed, Totals
 from curate.run.records import StageRecord, funnel_rows, product_line, reasons
 
 
@@ -30,8 +30,8 @@ def test_held_out_tokens_are_of_documents() -> None:
 
 
 def test_one_new_input_is_no_plural() -> None:
-    outcome = Refreshed(Path("home"), "run", "day", inputs=1, totals={"read": 1, "kept": 1})
-    outcome.corpus = {"documents": 1}
+    outcome = Refreshed(Path("home"), "run", "day", inputs=1, totals=Totals(read=1, kept=1))
+    outcome.corpus = Corpus(documents=1)
     assert outcome.line() == "day: 1 new input, 1 document read, 1 kept; corpus 1 document; 0.0 s"
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from curate.inspect.browse.originals import Originals
 from curate.run.ledger import packed
+from curate.run.records import StageRecord
 from llmcurate.base.errors import RunFailed
 from tests.parameters import mostly_slow
 
@@ -162,6 +163,6 @@ def test_a_link_deep_in_the_folder_of_a_resolve_is_not_followed(case, deep):
 
 @pytest.mark.parametrize("name", ["../../victim", "{victim}"])
 def test_a_stage_in_the_record_of_a_run_lies_in_out(case, name):
-    stages = [{"folder": name.format(victim=case.victim), "steps": ["c4"]}]
+    stages = [StageRecord(folder=name.format(victim=case.victim), steps=["c4"])]
     with pytest.raises(RunFailed, match=r"which is nothing inside|leads out"):
-        Originals(case.out, {"stages": stages})._kept(0, 0, "a")
+        Originals(case.out, stages)._kept(0, 0, "a")

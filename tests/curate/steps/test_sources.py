@@ -77,7 +77,7 @@ def test_the_source_is_the_module_and_what_it_imports_from_its_package(tmp_path,
         assert source_digest(name) not in digests, file
         digests.add(source_digest(name))
     identity = sys.modules[name].Short().identity()
-    assert identity["source"] in digests
+    assert identity.contents["source"] in digests
 
 
 def test_a_package_that_is_a_step_itself_has_the_source_of_what_it_imports(tmp_path, monkeypatch):
@@ -101,4 +101,4 @@ def test_a_package_that_is_a_step_itself_has_the_source_of_what_it_imports(tmp_p
 
 @pytest.mark.parametrize("name", ["c4", "dedup_minhash"])
 def test_steps_of_curate_have_a_version_instead(name):
-    assert "source" not in make_step(name, {}).identity()
+    assert "source" not in make_step(name, {}).identity().contents

@@ -61,6 +61,6 @@ def test_words_are_those_of_the_list_and_what_it_lacks_stays_whole(package: Path
 
 def test_what_is_effective_is_in_the_stages_name_and_in_the_written_recipe(package: Path) -> None:
     step, estimate = make_step("gopher_quality", {}), {"words": "estimate"}
-    assert step.identity()["settings"]["words"].startswith("tha=")
+    assert step.identity().settings["words"].startswith("tha=")
     assert step.resolved()["words"].startswith("tha=")
     assert make_step("gopher_quality", estimate).identity() != step.identity()

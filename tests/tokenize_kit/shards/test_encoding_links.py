@@ -55,5 +55,5 @@ def test_a_link_in_the_position_of_val_goes_and_what_it_leads_to_stays(victim, t
     out = tmp_path / "out"
     out.mkdir()
     (out / "val").symlink_to(victim)
-    _commit(Progress(out / ".partial", {}), out, {"files": {}})
+    _commit(Progress(out / ".partial", {}), out, [], b"{}")
     assert not (out / "val").exists() and untouched(victim)

@@ -301,7 +301,7 @@ def test_a_run_says_which_back_end_each_layer_has_and_why(monkeypatch):
     )
     gpu, cpu = torch.device("cuda"), torch.device("cpu")
     rows = layer_backends(shape, TrainConfig(), gpu)
-    assert [(layer["layers"], layer["backend"]) for layer in rows] == [
+    assert [(layer.layers, layer.backend) for layer in rows] == [
         (2, "triton"),
         (1, "triton"),
     ]
@@ -309,10 +309,10 @@ def test_a_run_says_which_back_end_each_layer_has_and_why(monkeypatch):
         "attention: triton in 2 layers (alibi, causal, documents, window; bfloat16 on cuda): its"
     )
     learned = layer_backends(changed(shape, {"position": "t5"}, "model"), TrainConfig(), gpu)
-    assert {layer["backend"] for layer in learned} == {"flex"}
+    assert {layer.backend for layer in learned} == {"flex"}
     assert "T5's learned bias" in backends_line(learned)
     asked = layer_backends(shape, TrainConfig(attention="eager"), cpu)
-    assert asked[0]["why"] == "as asked" and asked[0]["backend"] == "eager"
+    assert asked[0].why == "as asked" and asked[0].backend == "eager"
     with pytest.raises(LlmcurateError, match="triton does not support the mask relative"):
         layer_backends(
             changed(shape, {"position": "t5"}, "model"), TrainConfig(attention="triton"), gpu

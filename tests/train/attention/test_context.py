@@ -67,4 +67,4 @@ def test_keys_that_no_query_of_a_chunk_sees_are_left_out():
 def test_back_ends_are_chosen_before_training_by_the_masks_of_chunks(objective, more):
     train = TrainConfig(objective=objective(), context_parallel=2)
     (row,) = layer_backends(preset("tiny"), train, torch.device("cpu"))
-    assert set(row["mask"]) == {"causal", "documents", "offset"} | more
+    assert set(row.mask) == {"causal", "documents", "offset"} | more

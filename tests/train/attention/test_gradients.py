@@ -381,10 +381,10 @@ def test_a_run_with_learned_slopes_takes_no_triton_and_refuses_it_before_it_begi
     assert refused.value.exit_code == 2
     monkeypatch.setattr(op, "INTERPRETED", False)
     (row,) = layer_backends(config, TrainConfig(), torch.device("cuda"))
-    assert row["backend"] == "flex"
-    assert row["why"].endswith("triton does not do gradients of ALiBi's slopes")
+    assert row.backend == "flex"
+    assert row.why.endswith("triton does not do gradients of ALiBi's slopes")
     (row,) = layer_backends(shape("alibi", {}), TrainConfig(), torch.device("cuda"))
-    assert row["backend"] == "triton"
+    assert row.backend == "triton"
 
 
 @pytest.mark.slow  # small ones: those above, not compiled

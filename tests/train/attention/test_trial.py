@@ -91,4 +91,4 @@ def test_where_kernels_fail_it_is_said_and_another_back_end_takes_their_place(
     assert try_kernels(model, asked, CPU) == [
         "attention triton is not used, sdpa is: RuntimeError: PTX assembly aborted"
     ]
-    assert {row["backend"] for row in layer_backends(model, asked, CPU)} == {"sdpa"}
+    assert {row.backend for row in layer_backends(model, asked, CPU)} == {"sdpa"}

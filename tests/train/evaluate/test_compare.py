@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from curate.lab.compare.models import ModelComparison, variant_of
 from llmcurate.base.errors import LlmcurateError, UsageError
 from train.config import TrainConfig
 from train.evaluate.compare import Budget, Variant, compare
-from train.evaluate.paired import interval_of_mean
+from train.evaluate.paired import Mean, interval_of_mean
 from train.runs.metrics import read_lines
 
 TRAIN = TrainConfig(
@@ -39,30 +40,30 @@ def figures(shard_folder, tmp_path_factory):
 
 
 def test_all_read_as_many_tokens_and_equal_ones_do_not_differ(figures):
-    plain, same, wide = figures[1]["variants"]
-    assert [row["steps"] for row in (plain, same, wide)] == [5, 5, 5]
-    assert plain["tokens"] == 320
-    assert plain["parameters"] == same["parameters"] < wide["parameters"]
-    assert same["held_out_loss_difference"]["values"] == [0.0, 0.0]
-    assert "held_out_loss_difference" not in plain
-    assert any(wide["held_out_loss_difference"]["values"])
+    plain, same, wide = figures[1].variants
+    assert [row.steps for row in (plain, same, wide)] == [5, 5, 5]
+    assert plain.tokens == 320
+    assert plain.parameters == same.parameters < wide.parameters
+    assert same.held_out_loss_difference.values == [0.0, 0.0]
+    assert plain.held_out_loss_difference is None
+    assert any(wide.held_out_loss_difference.values)
 
 
 def test_differences_are_seed_by_seed(figures):
-    plain, _, wide = figures[1]["variants"]
-    pairs = zip(wide["runs"], plain["runs"], strict=True)
-    by_hand = [a["held_out_loss"] - b["held_out_loss"] for a, b in pairs]
-    difference = wide["held_out_loss_difference"]
-    assert difference["values"] == by_hand
-    assert difference["mean"] == pytest.approx(np.mean(by_hand))
-    assert difference["interval"] == interval_of_mean(by_hand)
+    plain, _, wide = figures[1].variants
+    pairs = zip(wide.runs, plain.runs, strict=True)
+    by_hand = [a.held_out_loss - b.held_out_loss for a, b in pairs]
+    difference = wide.held_out_loss_difference
+    assert difference.values == by_hand
+    assert difference.mean == pytest.approx(np.mean(by_hand))
+    assert difference.interval == interval_of_mean(by_hand)
 
 
 def test_the_curve_is_the_mean_of_the_seeds(figures):
     out, found = figures
     logs = [read_lines(out / "wide" / f"seed-{seed}" / "metrics.jsonl") for seed in (0, 1)]
     expected = [np.mean([a["loss"], b["loss"]]) for a, b in zip(*logs, strict=True)]
-    tokens, losses = zip(*found["variants"][2]["curve"], strict=True)
+    tokens, losses = zip(*found.variants[2].curve, strict=True)
     assert tokens == (64, 128, 192, 256, 320)
     assert losses == pytest.approx(expected)
 
@@ -82,12 +83,12 @@ def test_at_equal_operations_a_wider_model_takes_fewer_steps(shard_folder, tmp_p
     found = compare(
         shard_folder, tmp_path, [PLAIN, WIDE], train=TRAIN, budget=Budget(flops=4e7), seeds=1
     )
-    plain, wide = found["variants"]
-    assert plain["steps"] > wide["steps"] > 1
+    plain, wide = found.variants
+    assert plain.steps > wide.steps > 1
     for row in (plain, wide):
-        step = row["flops_per_token"] * 64
-        assert 0 <= 4e7 - row["flops"] < step
-    assert wide["held_out_loss"]["interval"] is None
+        step = row.flops_per_token * 64
+        assert 0 <= 4e7 - row.flops < step
+    assert wide.held_out_loss.interval is None
 
 
 @pytest.mark.parametrize(
@@ -138,11 +139,10 @@ def test_variants_are_presets_settings_or_files(tmp_path):
 
 def test_a_verdict_needs_an_interval_on_one_side():
     def row(name, interval=None):
-        difference = {"mean": 0.0, "interval": interval, "values": []}
-        return {"name": name, "held_out_loss_difference": difference}
+        return SimpleNamespace(name=name, held_out_loss_difference=Mean(0.0, interval, []))
 
     others = [row("a", [0.1, 0.2]), row("b", [-0.2, -0.1]), row("c", [-0.1, 0.1]), row("d")]
-    assert ModelComparison({"variants": [{"name": "x"}, *others]}).verdicts() == [
+    assert ModelComparison(SimpleNamespace(variants=[row("x"), *others])).verdicts() == [
         "a: worse than x",
         "b: better than x",
         "c: no difference from x beyond that of seeds",

@@ -42,14 +42,14 @@ def test_a_run_and_its_export_have_the_same_scores(run, shard_folder, quiz, tmp_
         )
         for folder in (run, tmp_path / "hf")
     ]
-    texts, exported = (one["texts"]["same"] for one in figures)
-    assert texts["bits_per_byte"] == pytest.approx(exported["bits_per_byte"], rel=1e-6)
-    low, high = texts["bits_per_byte_interval"]
-    assert low < texts["bits_per_byte"] < high
-    assert texts["documents"] == 40
-    assert figures[0]["questions"]["quiz"]["accuracy"] == 0.5
-    assert figures[1]["questions"]["quiz"]["log_likelihood"] == pytest.approx(
-        figures[0]["questions"]["quiz"]["log_likelihood"], rel=1e-5
+    texts, exported = (one.texts["same"] for one in figures)
+    assert texts.bits_per_byte == pytest.approx(exported.bits_per_byte, rel=1e-6)
+    low, high = texts.bits_per_byte_interval
+    assert low < texts.bits_per_byte < high
+    assert texts.documents == 40
+    assert figures[0].questions["quiz"]["accuracy"] == 0.5
+    assert figures[1].questions["quiz"]["log_likelihood"] == pytest.approx(
+        figures[0].questions["quiz"]["log_likelihood"], rel=1e-5
     )
 
 

@@ -31,7 +31,7 @@ def test_the_nats_of_documents_add_up_to_what_the_judge_finds(run, shard_folder,
     text = {"own": shard_folder}
     figures = judge(open_model(run, device="cpu"), texts=text, questions={}, context=context)
     bits = found.sum() / math.log(2) / read_shards(shard_folder).bytes.sum()
-    assert len(found) == 40 and bits == pytest.approx(figures["texts"]["own"]["bits_per_byte"])
+    assert len(found) == 40 and bits == pytest.approx(figures.texts["own"].bits_per_byte)
 
 
 def test_nats_are_kept_and_another_context_makes_them_anew(run, shard_folder, monkeypatch):

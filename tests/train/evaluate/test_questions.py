@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -27,7 +26,7 @@ from train.loop.distributed import Ranks
 from train.loop.evaluate import Scoring
 from train.objectives.example import Draws
 
-HOW = Scoring(batch_rows=2, ranks=Ranks(device=torch.device("cpu")), autocast=nullcontext())
+HOW = Scoring(Ranks(device=torch.device("cpu")), 2, "fp32")
 
 
 @pytest.fixture(scope="module")

@@ -43,7 +43,7 @@ def test_the_likeliest_text_is_that_of_transformers(config, tmp_path, small_toke
     transformers = pytest.importorskip("transformers")
     model = spread(config)
     run = trained(tmp_path / "run", model, small_tokenizer)
-    architecture = export(run, tmp_path / "hf")["architecture"]
+    architecture = export(run, tmp_path / "hf").architecture
     theirs = getattr(transformers, architecture).from_pretrained(tmp_path / "hf").eval()
     tokenizer = load_tokenizer(small_tokenizer)
     end = tokenizer.token_to_id("<|endoftext|>")

@@ -75,7 +75,7 @@ def draw(rows: int, length: int) -> torch.Tensor:
 def test_the_export_computes_the_same_and_comes_back(config, tmp_path, small_tokenizer):
     model = spread(config)
     run = trained(tmp_path / "run", model, small_tokenizer)
-    architecture = export(run, tmp_path / "hf")["architecture"]
+    architecture = export(run, tmp_path / "hf").architecture
     theirs, info = getattr(transformers, architecture).from_pretrained(
         tmp_path / "hf", output_loading_info=True, attn_implementation="eager"
     )

@@ -95,10 +95,10 @@ def test_large_models_are_cut_into_files_with_an_index(run, tmp_path):
     transformers = pytest.importorskip("transformers")
     whole = export(run, tmp_path / "whole")
     parts = export(run, tmp_path / "parts", shard_bytes=30_000)
-    assert whole["files"] == ["model.safetensors"]
-    assert len(parts["files"]) == 5
-    assert parts["files"][0] == "model-00001-of-00004.safetensors"
-    assert all((tmp_path / "parts" / name).stat().st_size < 42_000 for name in parts["files"])
+    assert whole.files == ["model.safetensors"]
+    assert len(parts.files) == 5
+    assert parts.files[0] == "model-00001-of-00004.safetensors"
+    assert all((tmp_path / "parts" / name).stat().st_size < 42_000 for name in parts.files)
     single, other = (
         transformers.AutoModelForCausalLM.from_pretrained(tmp_path / name).state_dict()
         for name in ("whole", "parts")

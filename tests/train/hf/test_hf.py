@@ -296,7 +296,7 @@ def close(theirs: torch.Tensor, ours: torch.Tensor) -> None:
 def test_the_export_computes_the_same_and_comes_back(family, config, tmp_path, small_tokenizer):
     model = build(config)
     run = trained(tmp_path / "run", model, small_tokenizer)
-    assert export(run, tmp_path / "hf")["family"] == family
+    assert export(run, tmp_path / "hf").family == family
     theirs, info = transformers.AutoModelForCausalLM.from_pretrained(
         tmp_path / "hf", output_loading_info=True
     )

@@ -272,7 +272,7 @@ def test_a_preset_is_the_published_configuration_and_its_class_has_its_size(name
     values = PUBLISHED[name]
     family = FAMILIES[values["model_type"]]
     settings = family.settings(values, "config.json")
-    assert read_config(values["vocab_size"], family.read(settings, None)) == preset(name)
+    assert read_config(values["vocab_size"], family.read(settings, None).ours) == preset(name)
     few, values = few_layers(values)
     assert size_of_class(values) == parameters(dataclasses.replace(preset(name), layers=few))
 
@@ -283,9 +283,9 @@ def test_the_config_json_of_a_preset_comes_back_and_has_its_size(name):
     config = dataclasses.replace(preset(name), layers=few)
     family = family_of(config)
     assert family.name == PUBLISHED.get(name, {}).get("model_type", "llama")
-    values = config_json(config, family, 0)
+    values = dict(config_json(config, family, 0))
     settings = family.settings(values, "config.json")
-    assert read_config(config.vocab, family.read(settings, None)) == config
+    assert read_config(config.vocab, family.read(settings, None).ours) == config
     assert size_of_class(values) == parameters(config)
 
 
@@ -337,8 +337,8 @@ ASIDE = {
 @pytest.mark.parametrize("name", LEFT_OUT)
 def test_what_a_config_json_leaves_out_is_read_as_transformers_does(name):
     family, values = FAMILIES[name], LEFT_OUT[name]
-    read = family.read(family.settings(values, "config.json"), None)
-    written = config_json(read_config(100, read), family, None)
+    read = family.read(family.settings(values, "config.json"), None).ours
+    written = dict(config_json(read_config(100, read), family, None))
     theirs, ours = (
         transformers.AutoConfig.for_model(**{"model_type": name, **config}).to_dict()
         for config in (values, {k: v for k, v in written.items() if k != "architectures"})

@@ -57,8 +57,8 @@ def test_logits_are_equal_and_weights_come_back(name, kind, tmp_path, small_toke
     model = build(config)
     run = trained(tmp_path / "run", model, small_tokenizer)
     summary = export(run, tmp_path / "hf")
-    assert summary["family"] == name and summary["parameters"] == parameters(config)
-    theirs, info = getattr(transformers, summary["architecture"]).from_pretrained(
+    assert summary.family == name and summary.parameters == parameters(config)
+    theirs, info = getattr(transformers, summary.architecture).from_pretrained(
         tmp_path / "hf", output_loading_info=True, attn_implementation="eager"
     )
     assert not info["missing_keys"] and not info["unexpected_keys"]
@@ -83,7 +83,7 @@ def test_logits_are_equal_and_weights_come_back(name, kind, tmp_path, small_toke
     assert back.config.head.task == config.head.task
     for key, weight in model.state_dict().items():
         torch.testing.assert_close(back.state_dict()[key], weight, rtol=0, atol=0)
-    assert summary["architecture"] in (tmp_path / "hf/README.md").read_text()
+    assert summary.architecture in (tmp_path / "hf/README.md").read_text()
 
 
 def test_a_family_without_such_a_class_is_named(tmp_path, small_tokenizer):

@@ -32,8 +32,8 @@ def test_outputs_move_alike_at_every_width_under_mup_and_ever_more_without(tied)
     torch.set_num_threads(1)
     config = change(SMALL, {"head.tied": tied}, "model")
     found = coordinates(config, [32, 64, 128, 256], TrainConfig(steps=4, lr=0.01))
-    assert all(abs(row["slope"]) < 0.4 for row in found["muP"].values())
-    assert found["standard"]["last block"]["slope"] > 0.6
+    assert all(abs(row.slope) < 0.4 for row in found["muP"].values())
+    assert found["standard"]["last block"].slope > 0.6
 
 
 def test_at_its_base_a_model_is_what_it_is_without():

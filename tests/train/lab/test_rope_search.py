@@ -53,18 +53,18 @@ def search(run, shard_folder, **other):
 def test_what_is_found_is_better_than_the_older_scalings_where_it_was_searched(run, shard_folder):
     least: list[float] = []
     found = search(run, shard_folder, on_scored=least.append)
-    scores = {name: score["search"] for name, score in found["scores"].items()}
+    scores = {name: score["search"] for name, score in found.scores.items()}
     assert scores["longrope"] < min(scores[name] for name in ("linear", "ntk", "yarn"))
     assert list(scores) == ["none", "linear", "ntk", "yarn", "longrope"]
-    assert all(score["held_out"] > 0 for score in found["scores"].values())
-    assert found["evaluations"] == len(least) == 100
+    assert all(score["held_out"] > 0 for score in found.scores.values())
+    assert found.evaluations == len(least) == 100
     assert least == sorted(least, reverse=True)
     assert least[-1] == pytest.approx(scores["longrope"], rel=1e-9)
 
 
 def test_the_same_seed_finds_the_same_factors(run, shard_folder):
     one, again, other = (
-        search(run, shard_folder, evaluations=70, seed=seed)["scaling"] for seed in (3, 3, 4)
+        search(run, shard_folder, evaluations=70, seed=seed).scaling for seed in (3, 3, 4)
     )
     assert one == again != other
 
@@ -75,14 +75,14 @@ def test_the_factors_written_are_a_setting_of_a_model(run, shard_folder, tmp_pat
     command = f"model rope-search {run} {shard_folder} --context {LONG} --rows 2 --evaluations 5"
     assert invoke([*command.split(), "-o", str(factors), "--device", "cpu", "-q"]) == 0
     written = factors.read_text()
-    assert json.loads(written) == found["scaling"]
+    assert json.loads(written) == found.scaling
     out = tmp_path / "out"
     arguments = ["pretrain", shard_folder, "-o", out, "--model", run, "--context", LONG]
     arguments += ["--steps", 1, "--rows", 2, "--set", f"model.position.scaling={written}"]
     assert invoke([*map(str, arguments), "--device", "cpu", "-q"]) == 0
     config = model_of(complete(out / "checkpoints")[-1])
     assert config.context == LONG
-    assert config.position.scaling.long == tuple(found["scaling"]["long"])
+    assert config.position.scaling.long == tuple(found.scaling["long"])
     stage = from_dict(Stage, {"steps": 1, "scaling": json.loads(written)}, "stage")
     assert stage.scaling == config.position.scaling
 

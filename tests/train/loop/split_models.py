@@ -11,7 +11,6 @@ from torch.distributed.tensor.debug import CommDebugMode
 
 from train.config import TrainConfig
 from train.data.shards import read_shards
-from train.device import autocast
 from train.loop.distributed import Ranks, place_model, ranks
 from train.loop.evaluate import Scoring, Text
 from train.loop.start import start_of, take_over
@@ -96,7 +95,7 @@ def scores(config: ModelConfig, shards: Path) -> list[list[float]]:
     per_text = []
     for model, by in ((whole, alone), (whole, group), (split, group)):
         model.initialise(0)
-        how = Scoring(batch_rows=3, ranks=by, autocast=autocast(by.device, "fp32"))
+        how = Scoring(by, 3, "fp32")
         per_text.append(text.nats(model, how).tolist())
     return per_text
 

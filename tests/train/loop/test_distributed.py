@@ -104,7 +104,8 @@ def seen(folders, shard_folder):
 @pytest.mark.parametrize("name", marked(CASES, SLOW))
 def test_two_processes_have_the_losses_of_one_and_count_the_same_tokens(folders, name):
     ours, theirs = lines(folders / "two" / name), lines(folders / "one" / name)
-    bound = 1e-3 if "bf16" in name else 1e-4
+    # In bfloat16 sums differ by 1 of 256, and not the same on each processor.
+    bound = 4e-3 if "bf16" in name else 1e-4
     assert [line["tokens"] for line in ours] == [line["tokens"] for line in theirs]
     for a, b in zip(ours, theirs, strict=True):
         assert a["loss"] == pytest.approx(b["loss"], abs=bound), a["step"]

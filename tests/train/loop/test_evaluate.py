@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from types import SimpleNamespace
 
 import numpy as np
@@ -32,7 +32,7 @@ class Apart(Ranks):
 
 
 def score(model, text, objective, ranks):
-    how = Scoring(batch_rows=2, ranks=ranks, autocast=nullcontext())
+    how = Scoring(ranks, 2, "fp32")
     return evaluate(
         model, text, OBJECTIVES[objective](objective(), Vocabulary(size=MODEL.vocab)), how
     )

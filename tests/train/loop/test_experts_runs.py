@@ -16,6 +16,7 @@ from tests.train.loop.small_runs import build, trained
 from tests.train.loop.test_start import weights
 from tests.train.model.variants import SHAPE
 from train.config import TrainConfig
+from train.lab.model.later_tokens import ahead
 from train.loop.distributed import check_split
 from train.loop.pretrain import pretrain
 from train.loop.start import make_plan, take_over
@@ -132,7 +133,9 @@ def test_modules_for_later_tokens_are_copied_too(shard_folder, tmp_path):
     take_over(plan.start, model)
     assert model.mtp[0].block.feed_forward.up.shape == (4, 48, 32)
     tokens = torch.randint(300, (2, 32), generator=torch.Generator().manual_seed(0))
-    (ours,), (theirs,) = (list(m.ahead(m.features(tokens), tokens)) for m in (model.eval(), before))
+    (ours,), (theirs,) = (
+        list(ahead(m, m.features(tokens), tokens)) for m in (model.eval(), before)
+    )
     assert torch.allclose(ours, theirs, atol=1e-5)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from curate.cli.app import invoke
 from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.messages import json_values
 from llmcurate.base.settings import change
 from train.config import Stage, TrainConfig
 from train.loop import forecast as ahead
@@ -51,17 +52,17 @@ def test_the_figures_are_those_of_the_run_and_nothing_is_written(shard_folder, t
     before = figures(shard_folder, out)
     assert not out.exists()
     summary = pretrain(shard_folder, out, changes=SMALL, train=TRAIN)
-    assert before["parameters"]["total"] == summary["parameters"]
-    assert before["data"] == summary["data"]
-    assert before["attention"] == summary["attention"]
-    assert before["positions"] == 6 * 4 * 32
-    assert before["flops"] == pytest.approx(before["positions"] * summary["flops_per_token"])
-    assert [(m["device"], m["precision"]) for m in before["memory"]] == [
+    assert before.parameters.total == summary["parameters"]
+    assert json_values(before.data) == summary["data"]
+    assert json_values(before.attention) == summary["attention"]
+    assert before.positions == 6 * 4 * 32
+    assert before.flops == pytest.approx(before.positions * summary["flops_per_token"])
+    assert [(m.device, m.precision) for m in before.memory] == [
         ("cpu", "fp32"),
         ("cuda", "bf16"),
     ]
     after = figures(shard_folder, out)
-    assert (after["done"], after["flops"]) == (6, 0)
+    assert (after.done, after.flops) == (6, 0)
 
 
 def test_time_follows_from_the_operations_of_all_stages_and_the_number_of_gpus(
@@ -71,61 +72,61 @@ def test_time_follows_from_the_operations_of_all_stages_and_the_number_of_gpus(
     one = figures(shard_folder, tmp_path, stages=stages)
     model = change(preset("tiny", vocab=300, context=32), SMALL, "model")
     flops = 2 * 8 * 16 * flops_per_token(model, 16) + 4 * 4 * 32 * flops_per_token(model, 32)
-    assert one["flops"] == pytest.approx(flops)
-    for gpu in one["gpus"]:
-        assert gpu["seconds"] == pytest.approx(flops / (MFU * find_gpu(gpu["name"]).flops))
+    assert one.flops == pytest.approx(flops)
+    for gpu in one.gpus:
+        assert gpu.seconds == pytest.approx(flops / (MFU * find_gpu(gpu.name).flops))
     two = figures(shard_folder, tmp_path, stages=stages, processes=2)
-    assert two["gpus"][0]["seconds"] == pytest.approx(one["gpus"][0]["seconds"] / 2)
+    assert two.gpus[0].seconds == pytest.approx(one.gpus[0].seconds / 2)
     plain = figures(shard_folder, tmp_path, precision="fp32")
-    assert {gpu["seconds"] for gpu in plain["gpus"]} == {None}  # of fp32 no peak is known
+    assert {gpu.seconds for gpu in plain.gpus} == {None}  # of fp32 no peak is known
 
 
 def test_processes_and_micro_batches_hold_fewer_rows_and_fsdp_a_share_of_the_state(
     shard_folder, tmp_path
 ):
     def cpu(**changes):
-        return figures(shard_folder, tmp_path, **changes)["memory"][0]
+        return figures(shard_folder, tmp_path, **changes).memory[0].memory
 
     one, two, cut = cpu(), cpu(processes=2), cpu(accumulate=2)
-    assert two == cut and two["activations"] < 0.6 * one["activations"]
-    assert two["weights"] == one["weights"]
+    assert two == cut and two.activations < 0.6 * one.activations
+    assert two.weights == one.weights
     split = cpu(processes=2, parallel="fsdp")
     for kind in ("weights", "gradients", "optimizer"):
-        assert split[kind] == two[kind] // 2
-    assert split["peak"] < two["peak"]
-    assert cpu(ema=0.9)["weights"] == 2 * one["weights"]
+        assert getattr(split, kind) == getattr(two, kind) // 2
+    assert split.peak < two.peak
+    assert cpu(ema=0.9).weights == 2 * one.weights
 
 
 def test_processes_that_share_rows_hold_their_tokens_and_the_keys_and_values_of_all(
     shard_folder, tmp_path
 ):
     def gpu(**changes):
-        return figures(shard_folder, tmp_path, **changes)["memory"][1]
+        return figures(shard_folder, tmp_path, **changes).memory[1].memory
 
     one = gpu()
     shared = gpu(processes=2, context_parallel=2)
     half = gpu(context=16)
     own = change(preset("tiny", vocab=300, context=32), SMALL, "model")
     others = 4 * 16 * 2 * own.layers * own.attention.kv_heads * own.attention.head_dim * 2
-    assert shared["activations"] - half["activations"] == others
-    assert shared["peak"] < one["peak"]
+    assert shared.activations - half.activations == others
+    assert shared.peak < one.peak
     shared, half = gpu(processes=2, context_parallel=2, recompute=2), gpu(context=16, recompute=2)
-    assert shared["activations"] - half["activations"] == others // 2
+    assert shared.activations - half.activations == others // 2
 
 
 def test_replicas_hold_more_and_processes_that_share_blocks_less(shard_folder, tmp_path):
     def memory(**changes):
         plan = {"processes": 4, "parallel": "fsdp"} | changes
-        return figures(shard_folder, tmp_path, **plan)["memory"]
+        return [one.memory for one in figures(shard_folder, tmp_path, **plan).memory]
 
     (sharded, on_gpu), (twice, _) = memory(), memory(replicas=2)
-    assert twice["weights"] == 2 * sharded["weights"]
-    assert twice["activations"] == sharded["activations"]
+    assert twice.weights == 2 * sharded.weights
+    assert twice.activations == sharded.activations
     shared = memory(tensor=2)[0]  # of twice the rows, half of what blocks have
-    assert sharded["weights"] < shared["weights"] < twice["weights"]
-    assert sharded["activations"] < shared["activations"] < 2 * sharded["activations"]
+    assert sharded.weights < shared.weights < twice.weights
+    assert sharded.activations < shared.activations < 2 * sharded.activations
     away = memory(offload=True)[1]
-    assert away["activations"] == on_gpu["activations"] <= away["peak"] < on_gpu["peak"]
+    assert away.activations == on_gpu.activations <= away.peak < on_gpu.peak
 
 
 @pytest.mark.parametrize(
@@ -155,10 +156,10 @@ def finished(shard_folder, tmp_path_factory):
 def test_a_teacher_reads_every_token_and_its_weights_are_there(shard_folder, tmp_path, finished):
     alone = figures(shard_folder, tmp_path)
     taught = figures(shard_folder, tmp_path, teacher=str(finished))
-    assert taught["flops"] == pytest.approx(alone["flops"] * 4 / 3)  # the same model, forward alone
+    assert taught.flops == pytest.approx(alone.flops * 4 / 3)  # the same model, forward alone
     for kind in ("weights", "peak"):
-        more = taught["memory"][0][kind] - alone["memory"][0][kind]
-        assert more == 4 * alone["parameters"]["total"]
+        more = getattr(taught.memory[0].memory, kind) - getattr(alone.memory[0].memory, kind)
+        assert more == 4 * alone.parameters.total
 
 
 def test_the_command_says_it_as_text_and_as_json_and_writes_nothing(shard_folder, tmp_path, capsys):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -32,7 +31,7 @@ def model():
 
 def scored(model, shards, context, ranks=HERE):
     text = Text(shards, context)
-    return text, text.nats(model, Scoring(batch_rows=3, ranks=ranks, autocast=nullcontext()))
+    return text, text.nats(model, Scoring(ranks, 3, "fp32"))
 
 
 def losses(model, before, tokens):

@@ -35,11 +35,11 @@ def test_a_step_names_the_documents_of_its_batch_and_their_tokens(run, step):
     feed = Feed(folder / "web", plan)
     batch = causal(feed.rows, feed.row_numbers(step - 1))
     numbers = [n for n in batch.documents.flatten().tolist() if n >= 0]
-    assert answer["tokens"] == len(numbers) and answer["rows"] == len(batch.inputs)
-    named = {document["id"]: document["tokens"] for document in answer["documents"]}
+    assert answer.tokens == len(numbers) and answer.rows == len(batch.inputs)
+    named = {document.id: document.tokens for document in answer.documents}
     assert named == {f"doc-{n}": numbers.count(n) for n in numbers}
-    assert answer["stage"] == ("first" if step < 5 else "stage 2")
-    assert {document["shards"] for document in answer["documents"]} == {"web"}
+    assert answer.stage == ("first" if step < 5 else "stage 2")
+    assert {document.shards for document in answer.documents} == {"web"}
 
 
 @pytest.mark.parametrize("step", [0, 7])

@@ -11,6 +11,7 @@ from llmcurate.base.errors import LlmcurateError
 from llmcurate.base.settings import change as changed
 from tests.train.model.variants import LATENT, SHAPE
 from train.config import TrainConfig
+from train.lab.objectives.denoise import width
 from train.measure.accounting import (
     cache_bytes,
     flops_per_token,
@@ -21,7 +22,6 @@ from train.measure.accounting import (
 from train.measure.describe import describe, find_gpu
 from train.model.decoder import Decoder
 from train.objective_settings import Spans
-from train.objectives.denoise import width
 from train.objectives.example import Example
 from train.objectives.losses import Losses
 

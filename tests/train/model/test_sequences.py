@@ -61,7 +61,7 @@ def test_transformers_class_of_the_preset_has_as_many(name):
     family = family_of(config)
     theirs = getattr(transformers, family.class_of(config))
     with torch.device("meta"):
-        model = theirs(theirs.config_class(**config_json(config, family, 0)))
+        model = theirs(theirs.config_class(**dict(config_json(config, family, 0))))
     # It ties a head of its own until weights are loaded; BART's bias is a buffer.
     own = 0 if config.head.tied else config.vocab * config.hidden
     own += config.vocab if config.head.bias else 0

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.train.objectives.test_denoise import END, piece
-from tests.train.objectives.test_masked import Shares
+from tests.train.lab.objectives.test_denoise import END, piece
+from tests.train.lab.objectives.test_masked import Shares
 from train.data.vocabulary import Vocabulary
 from train.objective_settings import FillInTheMiddle as Settings
 from train.objectives.causal import FillInTheMiddle

@@ -14,7 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmcurate.base.errors import LlmcurateError
-from tests.train.objectives.test_denoise import END, denoising, piece, spans_of, vocabulary
+from tests.train.lab.objectives.test_denoise import END, denoising, piece, spans_of, vocabulary
+from train.lab.objectives.denoise import NOISES as DENOISERS
+from train.lab.objectives.denoise import Denoising, poisson_spans
 from train.objective_settings import (
     Bart,
     BertStyle,
@@ -27,8 +29,6 @@ from train.objective_settings import (
     Spans,
     Ul2,
 )
-from train.objectives.denoise import NOISES as DENOISERS
-from train.objectives.denoise import Denoising, poisson_spans
 from train.objectives.example import Draws
 
 LENGTHS = st.integers(0, 80)

@@ -139,7 +139,6 @@ def _rows(x: Tensor) -> Tensor:
 
 
 def _strides(*tensors: Tensor) -> list[int]:
-    """Of batch, head and row."""
     return [step for tensor in tensors for step in tensor.stride()[:3]]
 
 

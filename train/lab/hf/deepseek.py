@@ -6,23 +6,8 @@ from dataclasses import replace
 
 import torch
 
+from train.hf import keys
 from train.hf.family import COMMON, Family, Layout, listed, reordered, rows_in_pairs
-from train.hf.keys import (
-    GATED,
-    GATED_ONES,
-    Pairs,
-    Reading,
-    Row,
-    activated,
-    expected,
-    length,
-    means,
-    number,
-    same,
-    tied,
-    whole,
-    written,
-)
 from train.hf.llama import ANY, LAYER, matrices
 from train.hf.rope import rope
 from train.model.attention_settings import Latent
@@ -85,7 +70,7 @@ _ALLOWS = COMMON | {
     "attention.head_dim": ("hidden / heads", "other", "other, heads not dividing hidden"),
     "norm.kind": ("rms",),
     "bias": ("none",),
-    "feed_forward.activation": GATED_ONES,
+    "feed_forward.activation": keys.GATED_ONES,
     "position.kind": ("rope",),
     "position.dim": ("a part of head_dim",),
     "position.scaling": (False, True),
@@ -97,7 +82,7 @@ _ALLOWS = COMMON | {
 }
 
 
-def _write_feed_forward(config: ModelConfig) -> Pairs:
+def _write_feed_forward(config: ModelConfig) -> keys.Pairs:
     own = config.feed_forward
     if not isinstance(own, Experts):
         yield from (("intermediate_size", own.width), ("first_k_dense_replace", config.layers))
@@ -118,7 +103,7 @@ def _write_feed_forward(config: ModelConfig) -> Pairs:
     yield "seq_aux", True
 
 
-def _read_feed_forward(reading: Reading) -> Pairs:
+def _read_feed_forward(reading: keys.Reading) -> keys.Pairs:
     file = reading.file
     first, width = file.whole("first_k_dense_replace"), file.whole("intermediate_size")
     if first >= reading.ours["layers"]:
@@ -139,7 +124,7 @@ def _read_feed_forward(reading: Reading) -> Pairs:
     yield "feed_forward.balance", file.number("aux_loss_alpha", 0.001)
 
 
-def _read_v3(reading: Reading) -> Pairs:
+def _read_v3(reading: keys.Reading) -> keys.Pairs:
     file = reading.file
     if "feed_forward.kind" in reading.ours:
         file.expect("scoring_func", "sigmoid", "sigmoid")
@@ -156,7 +141,7 @@ def _method(config: ModelConfig) -> str:
     return "group_limited_greedy" if limited else "greedy"
 
 
-def _read_v2(reading: Reading) -> Pairs:
+def _read_v2(reading: keys.Reading) -> keys.Pairs:
     file = reading.file
     if "feed_forward.kind" not in reading.ours:
         return
@@ -171,27 +156,27 @@ def _read_v2(reading: Reading) -> Pairs:
 
 
 _KEYS = (
-    whole("hidden_size", "hidden"),
-    whole("num_hidden_layers", "layers"),
-    written("num_nextn_predict_layers", 0),
-    whole("num_attention_heads", "attention.heads"),
-    same("num_key_value_heads", "attention.heads"),
-    means(("attention.kind", "latent")),
-    whole("q_lora_rank", "attention.query_rank", None),
-    whole("kv_lora_rank", "attention.rank", 512),
-    whole("qk_rope_head_dim", "attention.rotary_dim", 64),
-    whole("qk_nope_head_dim", "attention.plain_dim", 128),
-    whole("v_head_dim", "attention.value_dim", 128),
-    activated("hidden_act", GATED, "silu"),
-    length("max_position_embeddings"),
-    number("rms_norm_eps", "norm.eps", 1e-6),
-    expected("attention_bias", False, write=True),
-    written("attention_dropout", 0.0),
-    expected("rope_interleave", True, write=True),
+    keys.whole("hidden_size", "hidden"),
+    keys.whole("num_hidden_layers", "layers"),
+    keys.written("num_nextn_predict_layers", 0),
+    keys.whole("num_attention_heads", "attention.heads"),
+    keys.same("num_key_value_heads", "attention.heads"),
+    keys.means(("attention.kind", "latent")),
+    keys.whole("q_lora_rank", "attention.query_rank", None),
+    keys.whole("kv_lora_rank", "attention.rank", 512),
+    keys.whole("qk_rope_head_dim", "attention.rotary_dim", 64),
+    keys.whole("qk_nope_head_dim", "attention.plain_dim", 128),
+    keys.whole("v_head_dim", "attention.value_dim", 128),
+    keys.activated("hidden_act", keys.GATED, "silu"),
+    keys.length("max_position_embeddings"),
+    keys.number("rms_norm_eps", "norm.eps", 1e-6),
+    keys.expected("attention_bias", False, write=True),
+    keys.written("attention_dropout", 0.0),
+    keys.expected("rope_interleave", True, write=True),
     rope(all_dims=True),
-    Row("feed_forward", _write_feed_forward, _read_feed_forward),
-    expected("mlp_bias", False),
-    tied(False),
+    keys.Row("feed_forward", _write_feed_forward, _read_feed_forward),
+    keys.expected("mlp_bias", False),
+    keys.tied(False),
 )
 DEEPSEEK_V3 = Family(
     name="deepseek_v3",
@@ -203,7 +188,7 @@ DEEPSEEK_V3 = Family(
         "feed_forward.normalise": (True, False),
         "feed_forward.groups": ("none", "by the best 2"),
     },
-    keys=(*_KEYS, Row("scores", read=_read_v3)),
+    keys=(*_KEYS, keys.Row("scores", read=_read_v3)),
     parts=_PARTS,
     prefix="model.",
     beyond=f"{LAYER}.",
@@ -227,7 +212,7 @@ DEEPSEEK_V2 = replace(
     architecture="DeepseekV2ForCausalLM",
     allows=_ALLOWS
     | {"feed_forward.normalise": (False,), "feed_forward.groups": ("none", "by the best 1")},
-    keys=(*_KEYS, written("topk_method", _method, _read_v2)),
+    keys=(*_KEYS, keys.written("topk_method", _method, _read_v2)),
     beyond="",
     defaults={
         "q_lora_rank": 1536,

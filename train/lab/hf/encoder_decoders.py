@@ -5,27 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from operator import attrgetter
 
+from train.hf import keys
 from train.hf.family import COMMON, Family, Layout, Part, plain
-from train.hf.keys import (
-    ACTIVATIONS,
-    BIASED,
-    GATED,
-    PLAIN,
-    Pairs,
-    Reading,
-    Row,
-    activated,
-    activation,
-    expected,
-    heads,
-    learned,
-    length,
-    means,
-    number,
-    same,
-    whole,
-    written,
-)
 from train.model.config import ModelConfig
 
 
@@ -51,7 +32,7 @@ def _as_row(config: ModelConfig) -> Layout:
     return Layout(pack=lambda ours: ours[0][None], unpack=lambda theirs: [theirs[0]])
 
 
-def _read_start(reading: Reading) -> Pairs:
+def _read_start(reading: keys.Reading) -> keys.Pairs:
     """The token that decoding begins with, where it is another than that which ends a text."""
     names = ("decoder_start_token_id", "eos_token_id", "bos_token_id")
     start, *ends = (reading.file.whole(name, None) for name in names)
@@ -93,17 +74,19 @@ def _t5_stack(ours: str, theirs: str, cross: bool) -> tuple[Part, ...]:
     )
 
 
-_T5_ACTIVATIONS = {name: ours for name, ours in ACTIVATIONS.items() if ours != "relu2"}
+_T5_ACTIVATIONS = {name: ours for name, ours in keys.ACTIVATIONS.items() if ours != "relu2"}
 # Of "gated-gelu" transformers makes the approximation of GELU.
-_T5_GATED = {name: ours for name, ours in GATED.items() if ours != "geglu"} | {"gelu": "geglu_tanh"}
+_T5_GATED = {name: ours for name, ours in keys.GATED.items() if ours != "geglu"} | {
+    "gelu": "geglu_tanh"
+}
 
 
 def _projection(config: ModelConfig) -> str:
-    name = activation(config)
+    name = keys.activation(config)
     return "gated-" + {"gelu_new": "gelu"}.get(name, name) if _gated(config) else name
 
 
-def _read_projection(reading: Reading) -> Pairs:
+def _read_projection(reading: keys.Reading) -> keys.Pairs:
     kind, _, name = reading.file.word("feed_forward_proj", "relu").rpartition("-")
     names = {"": _T5_ACTIVATIONS, "gated": _T5_GATED}.get(kind, {})
     if name not in names:
@@ -113,12 +96,12 @@ def _read_projection(reading: Reading) -> Pairs:
     yield "feed_forward.activation", names[name]
 
 
-def _read_heads(reading: Reading) -> Pairs:
+def _read_heads(reading: keys.Reading) -> keys.Pairs:
     count = reading.file.whole("num_heads", 8)
     yield from (("attention.heads", count), ("attention.kv_heads", count))
 
 
-def _read_tied(reading: Reading) -> Pairs:
+def _read_tied(reading: keys.Reading) -> keys.Pairs:
     """Later versions of transformers say in a flag of its own what 1.1 does not share."""
     tied = reading.file.flag("tie_word_embeddings", True)
     yield "head.tied", reading.file.flag("scale_decoder_outputs", tied)
@@ -137,21 +120,21 @@ T5 = Family(
         "position.kind": ("t5",),
     },
     keys=(
-        whole("d_model", "hidden", 512),
-        whole("d_kv", "attention.head_dim", 64),
-        whole("d_ff", "feed_forward.width", 2048),
-        whole("num_layers", "encoder.layers", 6),
-        whole("num_decoder_layers", "layers", lambda read: read.ours["encoder.layers"]),
-        written("num_heads", lambda config: config.attention.heads, _read_heads),
-        means(("position.kind", "t5")),
-        whole("relative_attention_num_buckets", "position.buckets", 32),
-        whole("relative_attention_max_distance", "position.distance", 128),
-        number("dropout_rate", "dropout", 0.1),
-        number("layer_norm_epsilon", "norm.eps", 1e-6),
-        written("feed_forward_proj", _projection, _read_projection),
-        length("n_positions", 512),
-        written("pad_token_id", attrgetter("encoder.start"), _read_start),
-        Row("tied", read=_read_tied),
+        keys.whole("d_model", "hidden", 512),
+        keys.whole("d_kv", "attention.head_dim", 64),
+        keys.whole("d_ff", "feed_forward.width", 2048),
+        keys.whole("num_layers", "encoder.layers", 6),
+        keys.whole("num_decoder_layers", "layers", lambda read: read.ours["encoder.layers"]),
+        keys.written("num_heads", lambda config: config.attention.heads, _read_heads),
+        keys.means(("position.kind", "t5")),
+        keys.whole("relative_attention_num_buckets", "position.buckets", 32),
+        keys.whole("relative_attention_max_distance", "position.distance", 128),
+        keys.number("dropout_rate", "dropout", 0.1),
+        keys.number("layer_norm_epsilon", "norm.eps", 1e-6),
+        keys.written("feed_forward_proj", _projection, _read_projection),
+        keys.length("n_positions", 512),
+        keys.written("pad_token_id", attrgetter("encoder.start"), _read_start),
+        keys.Row("tied", read=_read_tied),
     ),
     parts=(
         Part(ours=("embedding",), theirs="shared"),
@@ -170,7 +153,7 @@ MT5 = replace(
     architecture="MT5ForConditionalGeneration",
     allows={**T5.allows, "head.tied": (False,)},
     # In transformers it has a head of its own, whatever its configuration says.
-    keys=(*T5.keys, means(("head.tied", False))),
+    keys=(*T5.keys, keys.means(("head.tied", False))),
     defaults={"feed_forward_proj": "gated-gelu"},
 )
 
@@ -204,7 +187,7 @@ BART = Family(
         "norm.place": ("post",),
         "norm.eps": ("1e-5",),
         "bias": ("all",),
-        "feed_forward.activation": PLAIN,
+        "feed_forward.activation": keys.PLAIN,
         "embedding.norm": (True,),
         "head.tied": (True,),
         "head.bias": (True,),
@@ -212,28 +195,28 @@ BART = Family(
         "position.offset": (2,),
     },
     keys=(
-        whole("d_model", "hidden"),
-        learned("max_position_embeddings", 1024, offset=2),
-        whole("encoder_layers", "encoder.layers"),
-        whole("decoder_layers", "layers"),
-        heads("encoder_attention_heads", "d_model"),
-        same("decoder_attention_heads", "attention.heads"),
-        whole("encoder_ffn_dim", "feed_forward.width"),
-        same("decoder_ffn_dim", "feed_forward.width"),
-        activated("activation_function", ACTIVATIONS, "gelu"),
-        number("dropout", "dropout", 0.1),
-        written("attention_dropout", 0.0),
-        written("activation_dropout", 0.0),
-        expected("scale_embedding", False, write=True),
-        written("forced_eos_token_id", None),
-        expected("tie_word_embeddings", True),
+        keys.whole("d_model", "hidden"),
+        keys.learned("max_position_embeddings", 1024, offset=2),
+        keys.whole("encoder_layers", "encoder.layers"),
+        keys.whole("decoder_layers", "layers"),
+        keys.heads("encoder_attention_heads", "d_model"),
+        keys.same("decoder_attention_heads", "attention.heads"),
+        keys.whole("encoder_ffn_dim", "feed_forward.width"),
+        keys.same("decoder_ffn_dim", "feed_forward.width"),
+        keys.activated("activation_function", keys.ACTIVATIONS, "gelu"),
+        keys.number("dropout", "dropout", 0.1),
+        keys.written("attention_dropout", 0.0),
+        keys.written("activation_dropout", 0.0),
+        keys.expected("scale_embedding", False, write=True),
+        keys.written("forced_eos_token_id", None),
+        keys.expected("tie_word_embeddings", True),
         # Flags of versions with other norms.
-        expected("normalize_before", False),
-        expected("add_final_layer_norm", False),
-        Row("start", read=_read_start),
-        BIASED,
-        means(("encoder.learns", "bart"), ("norm.kind", "layer"), ("norm.place", "post")),
-        means(("embedding.norm", True), ("head.bias", True)),
+        keys.expected("normalize_before", False),
+        keys.expected("add_final_layer_norm", False),
+        keys.Row("start", read=_read_start),
+        keys.BIASED,
+        keys.means(("encoder.learns", "bart"), ("norm.kind", "layer"), ("norm.place", "post")),
+        keys.means(("embedding.norm", True), ("head.bias", True)),
     ),
     parts=(
         Part(ours=("embedding",), theirs="model.shared"),

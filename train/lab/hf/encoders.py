@@ -4,38 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from train.hf.family import (
-    COMMON,
-    QKV,
-    Family,
-    Part,
-    by_head,
-    joined,
-    listed,
-    of_encoder,
-    of_modernbert,
-)
-from train.hf.keys import (
-    ACTIVATIONS,
-    BIASED,
-    GATED,
-    Pairs,
-    Reading,
-    Row,
-    activated,
-    activation,
-    expected,
-    flag,
-    heads,
-    learned,
-    length,
-    means,
-    number,
-    repeated,
-    same,
-    whole,
-    written,
-)
+from train.hf import family, keys
 from train.model.config import ModelConfig
 from train.model.encodings.disentangled import Disentangled
 from train.model.position_settings import Rope
@@ -62,9 +31,11 @@ _ALBERT_BLOCK = {
 }
 
 
-def parts(model: str, layer: str, block: dict[str, str], heads: dict[str, str]) -> tuple[Part, ...]:
-    """``heads``: of ours, theirs."""
-    return listed(
+def parts(
+    model: str, layer: str, block: dict[str, str], of_head: dict[str, str]
+) -> tuple[family.Part, ...]:
+    """``of_head``: of ours, theirs."""
+    return family.listed(
         {
             "embedding": f"{model}.embeddings.word_embeddings",
             "stack.positions": f"{model}.embeddings.position_embeddings",
@@ -72,10 +43,10 @@ def parts(model: str, layer: str, block: dict[str, str], heads: dict[str, str]) 
             "embedding.norm": f"{model}.embeddings.LayerNorm",
             **{f"{{}}.{ours}": f"{layer}.{theirs}" for ours, theirs in block.items()},
         }
-    ) + listed(heads)
+    ) + family.listed(of_head)
 
 
-ALLOWS = COMMON | {
+ALLOWS = family.COMMON | {
     "causal": (False,),
     "norm.kind": ("layer",),
     "norm.place": ("post",),
@@ -91,42 +62,41 @@ ALLOWS = COMMON | {
 
 
 _KEYS = (
-    whole("hidden_size", "hidden"),
-    whole("num_hidden_layers", "layers"),
-    heads("num_attention_heads", "hidden_size"),
-    whole("intermediate_size", "feed_forward.width"),
-    activated("hidden_act", ACTIVATIONS, "gelu"),
-    number("hidden_dropout_prob", "dropout", 0.1),
-    written("attention_probs_dropout_prob", 0.0),
-    learned("max_position_embeddings", 512),
-    whole("type_vocab_size", "embedding.segments", 2),
-    number("layer_norm_eps", "norm.eps", 1e-12),
-    expected("position_embedding_type", "absolute"),
-    expected("is_decoder", False),
-    expected("tie_word_embeddings", True),
-    BIASED,
-    means(("causal", False), ("norm.kind", "layer"), ("norm.place", "post")),
-    means(("embedding.norm", True), ("head.bias", True), ("head.transform", True)),
+    keys.whole("hidden_size", "hidden"),
+    keys.whole("num_hidden_layers", "layers"),
+    keys.heads("num_attention_heads", "hidden_size"),
+    keys.whole("intermediate_size", "feed_forward.width"),
+    keys.activated("hidden_act", keys.ACTIVATIONS, "gelu"),
+    keys.number("hidden_dropout_prob", "dropout", 0.1),
+    keys.written("attention_probs_dropout_prob", 0.0),
+    keys.learned("max_position_embeddings", 512),
+    keys.whole("type_vocab_size", "embedding.segments", 2),
+    keys.number("layer_norm_eps", "norm.eps", 1e-12),
+    keys.expected("position_embedding_type", "absolute"),
+    keys.expected("is_decoder", False),
+    keys.expected("tie_word_embeddings", True),
+    keys.BIASED,
+    keys.means(("causal", False), ("norm.kind", "layer"), ("norm.place", "post")),
+    keys.means(("embedding.norm", True), ("head.bias", True), ("head.transform", True)),
 )
 
 
-def _with_pairs(kind: str, architecture: str) -> Row:
+def _saved_as(architecture: str, ours: str, yes: str | bool, no: str | bool) -> keys.Row:
     """The head that it has besides, by the class that it was saved from."""
 
-    def read(reading: Reading) -> Pairs:
-        there = architecture in (reading.file.words("architectures") or [])
-        yield "head.pair", kind if there else "none"
+    def read(reading: keys.Reading) -> keys.Pairs:
+        yield ours, yes if architecture in (reading.file.words("architectures") or []) else no
 
-    return Row("head.pair", read=read)
+    return keys.Row(ours, read=read)
 
 
-BERT = Family(
+BERT = family.Family(
     name="bert",
     architecture="BertForMaskedLM",
     of_pairs="BertForPreTraining",
-    tasks=of_encoder("Bert", "bert.pooler.dense"),
+    tasks=family.of_encoder("Bert", "bert.pooler.dense"),
     allows=ALLOWS | {"head.pair": ("none", "next")},
-    keys=(*_KEYS, _with_pairs("next", "BertForPreTraining")),
+    keys=(*_KEYS, _saved_as("BertForPreTraining", "head.pair", "next", "none")),
     parts=parts(
         "bert",
         "bert.encoder.layer.{}",
@@ -143,15 +113,15 @@ BERT = Family(
 )
 
 
-ROBERTA = Family(
+ROBERTA = family.Family(
     name="roberta",
     architecture="RobertaForMaskedLM",
-    tasks=of_encoder("Roberta", "classifier.dense", "classifier.out_proj"),
+    tasks=family.of_encoder("Roberta", "classifier.dense", "classifier.out_proj"),
     allows=ALLOWS | {"position.offset": (2,)},
     keys=(
         *_KEYS,
-        learned("max_position_embeddings", 512, offset=2, counted=True),
-        expected("pad_token_id", 1, write=True),  # positions are counted from behind it
+        keys.learned("max_position_embeddings", 512, offset=2, counted=True),
+        keys.expected("pad_token_id", 1, write=True),  # positions are counted from behind it
     ),
     parts=parts(
         "roberta",
@@ -167,20 +137,16 @@ ROBERTA = Family(
 )
 
 
-def _read_size(reading: Reading) -> Pairs:
+def _read_size(reading: keys.Reading) -> keys.Pairs:
     size = reading.file.whole("embedding_size", 128)
     yield "embedding.size", None if size == reading.ours["hidden"] else size
 
 
-_SIZE = written("embedding_size", lambda config: config.embedded, _read_size)
-
-
-def _read_replaced(reading: Reading) -> Pairs:
-    yield "head.replaced", "ElectraForPreTraining" in (reading.file.words("architectures") or [])
+_SIZE = keys.written("embedding_size", lambda config: config.embedded, _read_size)
 
 
 # A generator's head has GELU whatever its blocks have.
-ELECTRA = Family(
+ELECTRA = family.Family(
     name="electra",
     architecture="ElectraForMaskedLM",
     of_replaced="ElectraForPreTraining",
@@ -191,7 +157,7 @@ ELECTRA = Family(
         "feed_forward.activation": ("gelu",),
         "head.replaced": (True, False),
     },
-    keys=(*_KEYS, _SIZE, Row("head.replaced", read=_read_replaced)),
+    keys=(*_KEYS, _SIZE, _saved_as("ElectraForPreTraining", "head.replaced", True, False)),
     parts=parts(
         "electra",
         "electra.encoder.layer.{}",
@@ -209,18 +175,18 @@ ELECTRA = Family(
 )
 
 
-def _read_groups(reading: Reading) -> Pairs:
+def _read_groups(reading: keys.Reading) -> keys.Pairs:
     layers, groups = reading.ours["layers"], reading.file.whole("num_hidden_groups", 1)
     if groups < 1 or layers % groups:
         raise reading.file.refusal("num_hidden_groups", groups, "it must divide num_hidden_layers")
     yield "share", layers // groups
 
 
-ALBERT = Family(
+ALBERT = family.Family(
     name="albert",
     architecture="AlbertForMaskedLM",
     of_pairs="AlbertForPreTraining",
-    tasks=of_encoder("Albert", "albert.pooler"),
+    tasks=family.of_encoder("Albert", "albert.pooler"),
     allows=ALLOWS
     | {
         "share": ("all or groups of blocks", "none"),
@@ -229,17 +195,19 @@ ALBERT = Family(
     },
     keys=(
         *_KEYS,
-        activated("hidden_act", ACTIVATIONS, "gelu_new"),
-        number("hidden_dropout_prob", "dropout", 0.0),
-        written(
+        keys.activated("hidden_act", keys.ACTIVATIONS, "gelu_new"),
+        keys.number("hidden_dropout_prob", "dropout", 0.0),
+        keys.written(
             "embedding_size",
             lambda config: config.embedded,
             lambda reading: [("embedding.size", reading.file.whole("embedding_size", 128))],
         ),
-        written("num_hidden_groups", lambda config: config.layers // config.share, _read_groups),
-        expected("inner_group_num", 1, write=True),
-        written("classifier_dropout_prob", 0.1),
-        _with_pairs("order", "AlbertForPreTraining"),
+        keys.written(
+            "num_hidden_groups", lambda config: config.layers // config.share, _read_groups
+        ),
+        keys.expected("inner_group_num", 1, write=True),
+        keys.written("classifier_dropout_prob", 0.1),
+        _saved_as("AlbertForPreTraining", "head.pair", "order", "none"),
     ),
     parts=parts(
         "albert",
@@ -264,19 +232,19 @@ _MODERN = "model.layers.{}"
 _MARKS = {"full_attention": "F", "sliding_attention": "W"}
 
 
-def _write_layers(config: ModelConfig) -> Pairs:
+def _write_layers(config: ModelConfig) -> keys.Pairs:
     assert isinstance(config.position, Rope)
     theta, window = config.position.theta, next(filter(None, config.windows), None)
     marks = "".join("F" if size is None else "W" for size in config.windows)
     kinds = {mark: kind for kind, mark in _MARKS.items()}
     yield "global_rope_theta", theta
     yield "local_rope_theta", config.position.window_theta or theta
-    yield "global_attn_every_n_layers", len(repeated(marks))
+    yield "global_attn_every_n_layers", len(keys.repeated(marks))
     yield "layer_types", [kinds[mark] for mark in marks]
     yield "local_attention", 128 if window is None else 2 * (window - 1)
 
 
-def _read_layers(reading: Reading) -> Pairs:
+def _read_layers(reading: keys.Reading) -> keys.Pairs:
     file = reading.file
     kinds, every = file.words("layer_types"), file.whole("global_attn_every_n_layers", 3)
     if kinds is None:
@@ -295,16 +263,16 @@ def _read_layers(reading: Reading) -> Pairs:
             inner.expect("rope_type", "default", "default")
         yield ours, (inner or file).number("rope_theta" if inner else old, default)
     yield "attention.window", file.whole("local_attention", 128) // 2 + 1
-    yield "attention.window_pattern", repeated(pattern)
+    yield "attention.window_pattern", keys.repeated(pattern)
 
 
 _DROPOUT = ("attention_dropout", "embedding_dropout", "mlp_dropout")
 _WITHOUT_BIAS = ("norm_bias", "attention_bias", "mlp_bias", "classifier_bias")
-MODERNBERT = Family(
+MODERNBERT = family.Family(
     name="modernbert",
     architecture="ModernBertForMaskedLM",
-    tasks=of_modernbert(),
-    allows=COMMON
+    tasks=family.of_modernbert(),
+    allows=family.COMMON
     | {
         "causal": (False,),
         "norm.kind": ("layer_no_bias",),
@@ -321,33 +289,33 @@ MODERNBERT = Family(
         "position.window_theta": ("other than theta", "theta"),
     },
     keys=(
-        whole("hidden_size", "hidden"),
-        whole("num_hidden_layers", "layers", 22),
-        heads("num_attention_heads", "hidden_size"),
-        whole("intermediate_size", "feed_forward.width", 1152),
-        activated("hidden_activation", GATED, "gelu"),
-        written("classifier_activation", activation),
-        length("max_position_embeddings", 8192),
-        number("norm_eps", "norm.eps", 1e-5),
-        means(("causal", False), ("norm.kind", "layer_no_bias"), ("norm.first", False)),
-        means(("position.kind", "rope"), ("embedding.norm", True), ("head.transform", True)),
-        Row("layers", _write_layers, _read_layers),
-        flag("decoder_bias", "head.bias", True),
-        *(expected(name, False, write=True) for name in _WITHOUT_BIAS),
-        *(written(name, lambda config: config.dropout) for name in _DROPOUT),
-        expected("tie_word_embeddings", True),
+        keys.whole("hidden_size", "hidden"),
+        keys.whole("num_hidden_layers", "layers", 22),
+        keys.heads("num_attention_heads", "hidden_size"),
+        keys.whole("intermediate_size", "feed_forward.width", 1152),
+        keys.activated("hidden_activation", keys.GATED, "gelu"),
+        keys.written("classifier_activation", keys.activation),
+        keys.length("max_position_embeddings", 8192),
+        keys.number("norm_eps", "norm.eps", 1e-5),
+        keys.means(("causal", False), ("norm.kind", "layer_no_bias"), ("norm.first", False)),
+        keys.means(("position.kind", "rope"), ("embedding.norm", True), ("head.transform", True)),
+        keys.Row("layers", _write_layers, _read_layers),
+        keys.flag("decoder_bias", "head.bias", True),
+        *(keys.expected(name, False, write=True) for name in _WITHOUT_BIAS),
+        *(keys.written(name, lambda config: config.dropout) for name in _DROPOUT),
+        keys.expected("tie_word_embeddings", True),
     ),
-    parts=listed(
+    parts=family.listed(
         {
             "embedding": "model.embeddings.tok_embeddings",
             "embedding.norm": "model.embeddings.norm",
             "{}.attention_norm": f"{_MODERN}.attn_norm",
-            QKV: (f"{_MODERN}.attn.Wqkv", lambda config: joined(3)),
+            family.QKV: (f"{_MODERN}.attn.Wqkv", lambda config: family.joined(3)),
             "{}.attention.out": f"{_MODERN}.attn.Wo",
             "{}.feed_forward_norm": f"{_MODERN}.mlp_norm",
             ("{}.feed_forward.gate", "{}.feed_forward.up"): (
                 f"{_MODERN}.mlp.Wi",
-                lambda config: joined(2),
+                lambda config: family.joined(2),
             ),
             "{}.feed_forward.down": f"{_MODERN}.mlp.Wo",
             "stack.norm": "model.final_norm",
@@ -401,25 +369,25 @@ def _write_buckets(config: ModelConfig) -> int:
     return -1 if config.position.buckets is None else config.position.buckets
 
 
-def _read_norm(reading: Reading) -> Pairs:
+def _read_norm(reading: keys.Reading) -> keys.Pairs:
     norms = reading.file.words("norm_rel_ebd", between="|") or ["none"]
     if norms not in (["none"], ["layer_norm"]):
         raise reading.file.refusal("norm_rel_ebd", norms, "our models know none or layer_norm")
     yield "position.norm", norms == ["layer_norm"]
 
 
-def _read_span(reading: Reading) -> Pairs:
+def _read_span(reading: keys.Reading) -> keys.Pairs:
     span = reading.file.whole("max_relative_positions", -1)
     rows = reading.file.whole("max_position_embeddings", 512)
     yield "position.span", rows if span < 1 else span
 
 
-def _read_buckets(reading: Reading) -> Pairs:
+def _read_buckets(reading: keys.Reading) -> keys.Pairs:
     buckets = reading.file.whole("position_buckets", -1)
     yield "position.buckets", buckets if buckets > 0 else None
 
 
-def _read_kinds(reading: Reading) -> Pairs:
+def _read_kinds(reading: keys.Reading) -> keys.Pairs:
     kinds = reading.file.words("pos_att_type", between="|") or []
     if sorted(kinds) != ["c2p", "p2c"]:
         raise reading.file.refusal("pos_att_type", kinds, "our models know c2p with p2c alone")
@@ -428,31 +396,31 @@ def _read_kinds(reading: Reading) -> Pairs:
 
 _DEBERTA = (
     *_KEYS,
-    length("max_position_embeddings", 512),
-    number("layer_norm_eps", "norm.eps", 1e-7),
-    whole("type_vocab_size", "embedding.segments", 0),
-    expected("relative_attention", True, False, write=True),
-    means(("position.kind", "disentangled")),
-    written("max_relative_positions", lambda config: config.position.span, _read_span),
-    written("pos_att_type", ["c2p", "p2c"], _read_kinds),
-    expected("position_biased_input", False, True, write=True),
-    expected("legacy", True, write=True),
-    expected("talking_head", False),
-    expected("conv_kernel_size", 0),
-    same("embedding_size", "hidden", write=False),
+    keys.length("max_position_embeddings", 512),
+    keys.number("layer_norm_eps", "norm.eps", 1e-7),
+    keys.whole("type_vocab_size", "embedding.segments", 0),
+    keys.expected("relative_attention", True, False, write=True),
+    keys.means(("position.kind", "disentangled")),
+    keys.written("max_relative_positions", lambda config: config.position.span, _read_span),
+    keys.written("pos_att_type", ["c2p", "p2c"], _read_kinds),
+    keys.expected("position_biased_input", False, True, write=True),
+    keys.expected("legacy", True, write=True),
+    keys.expected("talking_head", False),
+    keys.expected("conv_kernel_size", 0),
+    keys.same("embedding_size", "hidden", write=False),
 )
-DEBERTA = Family(
+DEBERTA = family.Family(
     name="deberta",
     architecture="DebertaForMaskedLM",
     allows=_ALLOWS | {"bias": ("all but keys",)},
-    keys=(*_DEBERTA, means(("attention.bias", "but_keys"))),
+    keys=(*_DEBERTA, keys.means(("attention.bias", "but_keys"))),
     parts=(
         *parts("deberta", _LAYER, _V1, _HEADS),
-        *listed(
+        *family.listed(
             {
-                tuple(f"{name}.weight" for name in QKV): (
+                tuple(f"{name}.weight" for name in family.QKV): (
                     f"{_LAYER}.attention.self.in_proj.weight",
-                    by_head,
+                    family.by_head,
                 )
             }
         ),
@@ -471,10 +439,10 @@ DEBERTA_V2 = replace(
     },
     keys=(
         *_DEBERTA,
-        same("attention_head_size", "attention.head_dim", write=False),
-        written("position_buckets", _write_buckets, _read_buckets),
-        written("norm_rel_ebd", _write_norm, _read_norm),
-        flag("share_att_key", "position.shared", False),
+        keys.same("attention_head_size", "attention.head_dim", write=False),
+        keys.written("position_buckets", _write_buckets, _read_buckets),
+        keys.written("norm_rel_ebd", _write_norm, _read_norm),
+        keys.flag("share_att_key", "position.shared", False),
     ),
     parts=parts("deberta", _LAYER, _V2, _HEADS),
 )

@@ -62,7 +62,6 @@ def looped(x: Tensor, weight: Tensor, ends: Tensor) -> Tensor:
 
 
 def _fits(x: Tensor, *widths: int) -> bool:
-    """Return whether PyTorch's operator takes these."""
     if _NATIVE is None or x.dtype not in (torch.bfloat16, torch.float16, torch.float32):
         return False
     return all(width * x.element_size() % _ALIGNED == 0 for width in widths)

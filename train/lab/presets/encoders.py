@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from llmcurate.base.settings import change
-from train.model.attention_settings import Biases, Grouped
+from train.model.attention_settings import Biases, heads_of
 from train.model.config import Embedding, Generator, Head, ModelConfig, Norm
 from train.model.feed_forward_settings import Dense
 from train.model.position_settings import Learned, Position, Rope, encoding
+
+_HEAD = Head(bias=True, transform=True)
 
 
 def bert(
@@ -18,50 +22,36 @@ def bert(
     hidden: int,
     heads: int,
     *,
-    vocab: int = 30_522,
-    context: int = 512,
-    share: int = 1,
-    embedding: Embedding | None = None,
-    head: Head | None = None,
-    offset: int = 0,
-    eps: float = 1e-12,
+    bias: Biases = "all",
     activation: str = "gelu",
-    dropout: float = 0.1,
+    eps: float = 1e-12,
+    **more: Any,
 ) -> ModelConfig:
     """Devlin et al. 2019: norms after the parts, learned positions, segments."""
+    usual = {
+        **{"vocab": 30_522, "context": 512, "position": Learned(), "dropout": 0.1},
+        "embedding": Embedding(norm=True, segments=2),
+        "head": replace(_HEAD, pair="next"),
+    }
     return ModelConfig(
-        vocab=vocab,
         layers=layers,
         hidden=hidden,
-        context=context,
         causal=False,
-        share=share,
-        attention=Grouped(heads=heads, kv_heads=heads, head_dim=hidden // heads, bias="all"),
+        attention=heads_of(hidden, heads, bias=bias),
         feed_forward=Dense(width=4 * hidden, activation=activation, bias=True),
         norm=Norm(kind="layer", place="post", eps=eps),
-        position=Learned(offset=offset),
-        embedding=embedding or Embedding(norm=True, segments=2),
-        head=head or Head(bias=True, transform=True, pair="next"),
-        dropout=dropout,
+        **ChainMap(more, usual),
     )
 
 
-def roberta(layers: int, hidden: int, heads: int, *, vocab: int = 50_265, context: int = 512):  # type: ignore[no-untyped-def]
+def roberta(layers: int, hidden: int, heads: int, **more: Any) -> ModelConfig:
     """Liu et al. 2019: BERT without pairs of segments; position 0 is row 2 of its table."""
-    return bert(
-        layers,
-        hidden,
-        heads,
-        vocab=vocab,
-        context=context,
-        embedding=Embedding(norm=True, segments=1),
-        head=Head(bias=True, transform=True),
-        offset=2,
-        eps=1e-5,
-    )
+    sizes, one = ChainMap(more, {"vocab": 50_265}), Embedding(norm=True, segments=1)
+    own = bert(layers, hidden, heads, position=Learned(offset=2), eps=1e-5, **sizes)
+    return replace(own, embedding=one, head=_HEAD)
 
 
-def longformer(layers: int, hidden: int, heads: int, window: int, **more: int) -> ModelConfig:
+def longformer(layers: int, hidden: int, heads: int, window: int, **more: Any) -> ModelConfig:
     """Beltagy et al. 2020: RoBERTa with ``window`` tokens of sight to either side and itself, and a
     first token that sees all. Its global tokens have no queries, keys and values of their own here,
     which is 3 x hidden x (hidden + 1) weights a layer fewer than published.
@@ -70,53 +60,31 @@ def longformer(layers: int, hidden: int, heads: int, window: int, **more: int) -
     return change(own, {"attention": {"window": window + 1, "globals": 1}}, "model")
 
 
-def bigbird(
-    layers: int, hidden: int, heads: int, *, block: int, vocab: int, context: int
-) -> ModelConfig:
+def bigbird(layers: int, hidden: int, heads: int, *, block: int, **sizes: Any) -> ModelConfig:
     """Zaheer et al. 2020, table 8: three blocks in the window, two global and three random ones.
     Global are the first two here, there the first and the last.
     """
-    own = bert(
-        layers,
-        hidden,
-        heads,
-        vocab=vocab,
-        context=context,
-        head=Head(bias=True, transform=True),
-        activation="gelu_tanh",
-    )
+    own = bert(layers, hidden, heads, head=_HEAD, activation="gelu_tanh", **sizes)
     blocks = {"window": 2, "globals": 2, "random": 3, "block": block}
     return change(own, {"attention": blocks}, "model")
 
 
-def albert(layers: int, hidden: int, heads: int, *, size: int = 128, vocab: int = 30_000):  # type: ignore[no-untyped-def]
+def albert(
+    layers: int, hidden: int, heads: int, *, size: int = 128, vocab: int = 30_000
+) -> ModelConfig:
     """Lan et al. 2020: all blocks share their weights, the embedding is narrow, segments may stand
     in the wrong order."""
-    return bert(
-        layers,
-        hidden,
-        heads,
-        vocab=vocab,
-        share=layers,
-        embedding=Embedding(norm=True, segments=2, size=size),
-        head=Head(bias=True, transform=True, pair="order"),
-        activation="gelu_tanh",
-        dropout=0.0,
-    )
+    own = bert(layers, hidden, heads, vocab=vocab, activation="gelu_tanh", dropout=0.0)
+    narrow, head = replace(own.embedding, size=size), replace(_HEAD, pair="order")
+    return replace(own, share=layers, embedding=narrow, head=head)
 
 
-def spanbert(layers: int, hidden: int, heads: int, *, vocab: int = 28_996, context: int = 512):  # type: ignore[no-untyped-def]
+def spanbert(layers: int, hidden: int, heads: int, **more: Any) -> ModelConfig:
     """Joshi et al. 2020: BERT's cased shape without pairs, and in training a head that predicts a
     span from the tokens beside it; the spans are those of the objective ``masked`` with their unit.
     """
-    return bert(
-        layers,
-        hidden,
-        heads,
-        vocab=vocab,
-        context=context,
-        head=Head(bias=True, transform=True, boundary=True),
-    )
+    sizes = ChainMap(more, {"vocab": 28_996})
+    return bert(layers, hidden, heads, head=replace(_HEAD, boundary=True), **sizes)
 
 
 def deberta(
@@ -126,27 +94,14 @@ def deberta(
     *,
     position: Callable[[], Position] = partial(encoding, "disentangled"),
     bias: Biases = "but_keys",
-    vocab: int = 50_265,
-    context: int = 512,
-    dropout: float = 0.1,
+    **more: Any,
 ) -> ModelConfig:
     """He et al. 2021: BERT's shape with disentangled attention, and no other positions. Their mask
     decoder, which adds absolute positions before the head, is left out, as transformers has it.
     """
-    config = bert(
-        layers,
-        hidden,
-        heads,
-        vocab=vocab,
-        context=context,
-        embedding=Embedding(norm=True),
-        head=Head(bias=True, transform=True),
-        eps=1e-7,
-        dropout=dropout,
-    )
-    assert isinstance(config.attention, Grouped)
-    attention = replace(config.attention, bias=bias)
-    return replace(config, attention=attention, position=position())
+    sizes, embedding = ChainMap(more, {"vocab": 50_265}), Embedding(norm=True)
+    own = bert(layers, hidden, heads, bias=bias, position=position(), eps=1e-7, **sizes)
+    return replace(own, embedding=embedding, head=_HEAD)
 
 
 _V3 = partial(encoding, "disentangled", buckets=256, norm=True, shared=True)
@@ -155,28 +110,12 @@ deberta_v3 = partial(deberta, position=_V3, bias="all", vocab=128_100)
 
 
 def electra(
-    layers: int,
-    hidden: int,
-    heads: int,
-    *,
-    smaller: int = 4,
-    size: int | None = None,
-    vocab: int = 30_522,
-    context: int = 512,
-    dropout: float = 0.1,
+    layers: int, hidden: int, heads: int, *, smaller: int = 4, size: int | None = None, **more: Any
 ) -> ModelConfig:
     """Clark et al. 2020: BERT's shape as a discriminator of replaced tokens, and a generator."""
-    config = bert(
-        layers,
-        hidden,
-        heads,
-        vocab=vocab,
-        context=context,
-        embedding=Embedding(norm=True, segments=2, size=size),
-        head=Head(bias=True, transform=True, replaced=True),
-        dropout=dropout,
-    )
-    return replace(config, generator=Generator(smaller=smaller))
+    own = bert(layers, hidden, heads, head=replace(_HEAD, replaced=True), **more)
+    embedding = replace(own.embedding, size=size)
+    return replace(own, embedding=embedding, generator=Generator(smaller=smaller))
 
 
 def modernbert(
@@ -190,18 +129,12 @@ def modernbert(
         hidden=hidden,
         context=context,
         causal=False,
-        attention=Grouped(
-            heads=heads,
-            kv_heads=heads,
-            head_dim=hidden // heads,
-            window=65,
-            window_pattern="FWW",
-        ),
+        attention=heads_of(hidden, heads, window=65, window_pattern="FWW"),
         feed_forward=Dense(width=mlp, activation="geglu"),
         norm=Norm(kind="layer_no_bias", first=False),
         position=Rope(theta=160_000.0, window_theta=10_000.0),
         embedding=Embedding(norm=True),
-        head=Head(bias=True, transform=True),
+        head=_HEAD,
     )
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import ChainMap
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
-from train.model.attention_settings import Grouped, Latent
+from train.model.attention_settings import Grouped, Latent, heads_of
 from train.model.config import Head, ModelConfig, Norm
 from train.model.feed_forward_settings import Experts
 from train.model.position_settings import Rope, RopeScaling
@@ -19,20 +21,18 @@ def mixtral(
     kv_heads: int,
     width: int,
     *,
-    vocab: int = 32_000,
-    context: int = 32_768,
     tied: bool = False,
+    **more: Any,
 ) -> ModelConfig:
     """Jiang et al. 2024: Mistral without a window, 8 experts of which each token has two."""
     return ModelConfig(
-        vocab=vocab,
         layers=layers,
         hidden=hidden,
-        context=context,
-        attention=Grouped(heads=heads, kv_heads=kv_heads, head_dim=hidden // heads),
+        attention=heads_of(hidden, heads, kv_heads=kv_heads),
         feed_forward=Experts(count=8, top_k=2, width=width, balance=0.02),
         position=Rope(theta=1e6),
         head=Head(tied=tied),
+        **ChainMap(more, {"vocab": 32_000, "context": 32_768}),
     )
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
-from train.model.attention_settings import Grouped
+from train.model.attention_settings import Grouped, heads_of
 from train.model.config import Embedding, Encoder, Head, ModelConfig, Norm
 from train.model.feed_forward_settings import Dense
 from train.model.position_settings import Learned, encoding
@@ -36,27 +38,23 @@ def t5(
     width: int,
     *,
     head_dim: int = 64,
-    vocab: int = 32_128,
-    context: int = 512,
     activation: str = "relu",
     tied: bool = True,
-    dropout: float = 0.1,
+    **more: Any,
 ) -> ModelConfig:
     """Raffel et al. 2020: RMSNorm before the parts, buckets of distances, both ways in the encoder,
     and no biases. That its queries are not scaled is in the first values of their matrix.
     """
     return ModelConfig(
-        vocab=vocab,
         layers=layers,
         hidden=hidden,
-        context=context,
         attention=Grouped(heads=heads, kv_heads=heads, head_dim=head_dim),
         feed_forward=Dense(width=width, activation=activation),
         norm=Norm(eps=1e-6),
         position=encoding("t5"),
         head=Head(tied=tied),
         encoder=Encoder(layers=layers),
-        dropout=dropout,
+        **ChainMap(more, {"vocab": 32_128, "context": 512, "dropout": 0.1}),
     )
 
 
@@ -64,40 +62,25 @@ def t5_1_1(layers: int, hidden: int, heads: int, width: int, *, vocab: int = 32_
     """T5 1.1, and with a vocabulary of 250,112 mT5 (Xue et al. 2021): gated GELU, a head of its
     own, no dropout in pre-training.
     """
-    return t5(
-        *(layers, hidden, heads, width),
-        vocab=vocab,
-        activation="geglu_tanh",
-        tied=False,
-        dropout=0.0,
-    )
+    sizes = layers, hidden, heads, width
+    return t5(*sizes, vocab=vocab, activation="geglu_tanh", tied=False, dropout=0.0)
 
 
-def bart(
-    layers: int,
-    hidden: int,
-    heads: int,
-    *,
-    vocab: int = 50_265,
-    context: int = 1024,
-    dropout: float = 0.1,
-) -> ModelConfig:
+def bart(layers: int, hidden: int, heads: int, **more: Any) -> ModelConfig:
     """Lewis et al. 2020: as BERT and GPT, norms after the parts and the embeddings, learned
     positions of which 0 is row 2 of each table.
     """
     return ModelConfig(
-        vocab=vocab,
         layers=layers,
         hidden=hidden,
-        context=context,
-        attention=Grouped(heads=heads, kv_heads=heads, head_dim=hidden // heads, bias="all"),
+        attention=heads_of(hidden, heads, bias="all"),
         feed_forward=Dense(width=4 * hidden, activation="gelu", bias=True),
         norm=Norm(kind="layer", place="post"),
         position=Learned(offset=2),
         embedding=Embedding(norm=True),
         head=Head(bias=True),
         encoder=Encoder(layers=layers, learns="bart"),
-        dropout=dropout,
+        **ChainMap(more, {"vocab": 50_265, "context": 1024, "dropout": 0.1}),
     )
 
 

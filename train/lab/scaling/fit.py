@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from llmcurate.base.errors import UsageError
+from llmcurate.base.messages import Message
 from train.evaluate.paired import SHARE
 from train.lab.scaling.laws import (
     DELTA,
@@ -77,18 +78,58 @@ class Curve:
     loss: Floats
 
 
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A run of a sweep, and its held-out loss."""
+
+    name: str
+    parameters: int
+    non_embedding: int
+    tokens: int
+    flops: float
+    loss: float
+    seed: int
+    seconds: float
+    epochs: float
+    unique_tokens: int
+
+
+@dataclass(frozen=True)
+class SizeCurve:
+    """[operations, loss of the training batches] of a size at a budget, of text read once."""
+
+    name: str
+    parameters: int
+    losses: list[tuple[float, float]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep(Message):
+    """sweep.json. ``cores`` of the CPU that it ran on."""
+
+    shards: str
+    seeds: list[int]
+    train: dict[str, Any]
+    device: str
+    seconds: float
+    points: list[Run]
+    curves: list[SizeCurve]
+    cores: int
+
+
 @dataclass(frozen=True, eq=False)
 class Measured:
     """``points``, and the ``curves`` of their runs; of a table the rows of one size are a curve.
-    ``about``: what a sweep says of itself.
+    ``sweep``: that they are of; ``source``: what was read.
     """
 
     points: Points
     curves: list[Curve]
-    about: dict[str, Any]
+    sweep: Sweep | None = None
+    source: Path = Path()
 
 
-def points_of(rows: Sequence[dict[str, Any]], source: str) -> Points:
+def points_of(rows: Sequence[Mapping[str, str | float | None]], source: str) -> Points:
     """Raises ``LlmcurateError`` that names the row and what it lacks."""
     columns: dict[str, list[float]] = {name: [] for name in (*NEEDED, *OTHERWISE)}
     for number, row in enumerate(rows, 1):
@@ -119,16 +160,19 @@ def read(path: Path) -> Measured:
     """A folder with sweep.json, such a file, a list of points as JSON, or a CSV file whose first
     line names the columns. Raises ``LlmcurateError``.
     """
-    path = path / "sweep.json" if path.is_dir() else path
-    about: dict[str, Any] = {}
+    source, path = path, path / "sweep.json" if path.is_dir() else path
+    sweep: Sweep | None = None
+    curves_of: Sequence[Any] = ()
     try:
         text = path.read_text(encoding="utf-8-sig")
         if path.suffix.lower() == ".csv":
             rows = list(csv.DictReader(text.splitlines()))
         else:
-            content = json.loads(text)
-            about = content if isinstance(content, dict) else {}
-            rows = about.get("points", ()) if about else content
+            rows = json.loads(text)
+            if isinstance(rows, dict) and rows:
+                curves_of = rows.get("curves", ())
+                sweep = Sweep.from_json(text) if "cores" in rows else None
+                rows = rows.get("points", ())
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
             raise ValueError("no list of points in it")
     except (OSError, ValueError, csv.Error) as error:
@@ -138,7 +182,7 @@ def read(path: Path) -> Measured:
     try:
         curves = [
             Curve(float(curve["parameters"]), *np.array(curve["losses"], float).T)
-            for curve in about.get("curves", ())
+            for curve in curves_of
         ]
     except (KeyError, TypeError, ValueError):
         raise UsageError(f"{path}: its curves cannot be read") from None
@@ -146,7 +190,7 @@ def read(path: Path) -> Measured:
         own = points.take(np.flatnonzero(points.parameters == size))
         order = np.argsort(own.flops)
         curves.append(Curve(float(size), own.flops[order], own.loss[order]))
-    return Measured(points, curves, about)
+    return Measured(points, curves, sweep, source)
 
 
 STEPS = 1500  # of operations that the envelope is looked at; Hoffmann et al. 2022, section 3.1
@@ -257,26 +301,94 @@ REPEATS = (1e-3, 1e3)  # beyond which an R* says no more
 ENVELOPE, ISOFLOP, PARAMETRIC = "1: envelope", "2: IsoFLOP", "3: parametric"
 
 
-def fit(measured: Measured, *, seed: int = 0, resamples: int = RESAMPLES) -> dict[str, Any]:
-    """The figures of scaling.json. An approach that the points do not allow has a ``reason`` in
-    place of its figures.
+@dataclass(frozen=True)
+class Fitted:
+    """An approach. Of its power law of the best N the ``log_factor``, the ``exponent`` with its
+    interval, and [log factor, exponent] of each resample that gave one; or the ``reason`` why the
+    points allow none. ``lowest``: [operations, size, loss] along the envelope; ``parabolas``: one a
+    budget. Of a ``law`` its constants and their ``intervals``; ``at_limit``: an exponent is at the
+    limit of the fit; ``error``: root of the mean square of log losses; ``predicted``: [loss by the
+    law, measured].
     """
+
+    reason: str | None = None
+    log_factor: float = 0.0
+    exponent: float = 0.0
+    interval: list[float] | None = None
+    resamples: list[list[float]] = field(default_factory=list)
+    lowest: list[list[float]] | None = None
+    parabolas: list[Parabola] | None = None
+    law: dict[str, float] | None = None
+    intervals: dict[str, list[float] | None] | None = None
+    at_limit: bool | None = None
+    error: float | None = None
+    predicted: list[list[float]] | None = None
+
+    @property
+    def JSON(self) -> list[str]:
+        """The names that JSON has: of what there is."""
+        first = ["log_factor", "exponent", "interval", "resamples"]
+        others = ("lowest", "parabolas", "law", "intervals", "at_limit", "error", "predicted")
+        there = [name for name in others if getattr(self, name) is not None]
+        return (first if self.reason is None else ["reason"]) + there
+
+    @property
+    def best(self) -> Power:
+        return Power(self.log_factor, self.exponent)
+
+    def interval_at(self, flops: float) -> list[float] | None:
+        """Of the best N at ``flops``, from the resamples."""
+        if len(self.resamples) < 2:
+            return None
+        factors, exponents = np.array(self.resamples).T
+        logs = factors + exponents * np.log(flops)
+        return limits(np.exp(np.clip(logs, -300, 300)))
+
+
+@dataclass(frozen=True)
+class Worth:
+    """R_D* and R_N*, from how many points; ``at_limit``: one says no more."""
+
+    tokens: float
+    parameters: float
+    points: int
+    at_limit: bool
+    intervals: dict[str, list[float] | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fits(Message):
+    """scaling.json; ``flops``: the least and the most of a point."""
+
+    source: str = ""
+    seed: int
+    resamples: int
+    points: int
+    flops: tuple[float, float]
+    approaches: dict[str, Fitted]
+    kaplan: Fitted
+    repeats: Worth | None
+
+
+def fit(measured: Measured, *, seed: int = 0, resamples: int = RESAMPLES) -> Fits:
+    """Fit all approaches."""
     once = measured.points.take(~measured.points.repeated)
     again = measured.points.take(measured.points.repeated)
     law, drawn = _parametric(once, ChinchillaForm(), once.parameters, seed, resamples)
-    return {
-        "seed": seed,
-        "resamples": resamples,
-        "points": len(measured.points),
-        "flops": [float(measured.points.flops.min()), float(measured.points.flops.max())],
-        "approaches": {
+    return Fits(
+        source=str(measured.source),
+        seed=seed,
+        resamples=resamples,
+        points=len(measured.points),
+        flops=(float(measured.points.flops.min()), float(measured.points.flops.max())),
+        approaches={
             ENVELOPE: _envelope(measured.curves, seed, resamples),
             ISOFLOP: _isoflop(once, seed, resamples),
             PARAMETRIC: law,
         },
-        "kaplan": _parametric(once, KaplanForm(), once.non_embedding, seed, resamples)[0],
-        "repeats": _repeats(again, law, drawn[:200], seed),
-    }
+        kaplan=_parametric(once, KaplanForm(), once.non_embedding, seed, resamples)[0],
+        repeats=_repeats(again, law.law, drawn[:200], seed),
+    )
 
 
 def limits(values: Any) -> list[float] | None:
@@ -285,15 +397,6 @@ def limits(values: Any) -> list[float] | None:
         return None
     low, high = np.quantile(values, [(1 - SHARE) / 2, (1 + SHARE) / 2])
     return [float(low), float(high)]
-
-
-def interval(figures: dict[str, Any], flops: float) -> list[float] | None:
-    """The interval of an approach's best N at ``flops``, from its resamples."""
-    if len(figures["resamples"]) < 2:
-        return None
-    factors, exponents = np.array(figures["resamples"]).T
-    logs = factors + exponents * np.log(flops)
-    return limits(np.exp(np.clip(logs, -300, 300)))
 
 
 def _resampled(
@@ -305,16 +408,12 @@ def _resampled(
     return [[each.log_factor, each.exponent] for each in powers if each is not None]
 
 
-def _figures(best: Power, pairs: list[list[float]]) -> dict[str, Any]:
-    return {
-        "log_factor": best.log_factor,
-        "exponent": best.exponent,
-        "interval": limits([exponent for _, exponent in pairs]),
-        "resamples": pairs,
-    }
+def _fitted(best: Power, pairs: list[list[float]]) -> Fitted:
+    interval = limits([exponent for _, exponent in pairs])
+    return Fitted(None, best.log_factor, best.exponent, interval, pairs)
 
 
-def _envelope(curves: Sequence[Curve], seed: int, resamples: int) -> dict[str, Any]:
+def _envelope(curves: Sequence[Curve], seed: int, resamples: int) -> Fitted:
     curves = [curve for curve in curves if len(curve.loss) > 1]
     sizes = {curve.parameters for curve in curves}
     ends = (min(sizes), max(sizes)) if sizes else (0.0, 0.0)
@@ -325,7 +424,7 @@ def _envelope(curves: Sequence[Curve], seed: int, resamples: int) -> dict[str, A
         reason = (
             "fewer than 2 sizes between the smallest and the largest are the best of any budget"
         )
-        return {"reason": reason, "lowest": lowest}
+        return Fitted(reason, lowest=lowest)
 
     def estimate(draw: Draw) -> Power | None:
         drawn = [curves[number] for number in draw.integers(len(curves), size=len(curves))]
@@ -334,34 +433,33 @@ def _envelope(curves: Sequence[Curve], seed: int, resamples: int) -> dict[str, A
 
     best = power(flops, won)
     assert best is not None
-    return {**_figures(best, _resampled(seed, resamples, estimate)), "lowest": lowest}
+    return replace(_fitted(best, _resampled(seed, resamples, estimate)), lowest=lowest)
 
 
-def _isoflop(points: Points, seed: int, resamples: int) -> dict[str, Any]:
+def _isoflop(points: Points, seed: int, resamples: int) -> Fitted:
     groups = budgets(points)
     parabolas = [parabola(points.take(group)) for group in groups]
-    best, shown = isoflop(parabolas), [vars(each) for each in parabolas]
+    best = isoflop(parabolas)
     if best is None:
         reason = "fewer than 2 budgets have 3 sizes and the least loss between them"
-        return {"reason": reason, "parabolas": shown}
+        return Fitted(reason, parabolas=parabolas)
 
     def estimate(draw: Draw) -> Power | None:
         drawn = (group[draw.integers(len(group), size=len(group))] for group in groups)
         return isoflop([parabola(points.take(group)) for group in drawn])
 
-    return {**_figures(best, _resampled(seed, resamples, estimate)), "parabolas": shown}
+    return replace(_fitted(best, _resampled(seed, resamples, estimate)), parabolas=parabolas)
 
 
 def _parametric(
     points: Points, form: Form, parameters: Floats, seed: int, resamples: int
-) -> tuple[dict[str, Any], list[Any]]:
-    """The figures, and the law of each draw that gave one."""
+) -> tuple[Fitted, list[Any]]:
     enough = len(points) > form.count and min(
         len(np.unique(values)) for values in (parameters, points.tokens)
     )
     if enough < 3:
         reason = f"it takes {form.count + 1} points of 3 sizes and 3 numbers of tokens"
-        return {"reason": reason}, []
+        return Fitted(reason), []
     law, constants = fit_law(form, parameters, points.tokens, points.loss)
     laws: list[Chinchilla | Kaplan] = []
 
@@ -376,27 +474,27 @@ def _parametric(
 
     pairs = _resampled(seed, resamples, estimate)
     predicted = law.loss(parameters, points.tokens)
-    figures = {
-        **_figures(law.best, pairs),
-        "law": vars(law),
-        "intervals": {name: limits([getattr(each, name) for each in laws]) for name in vars(law)},
-        "at_limit": bool(np.isclose(constants[-2:, None], LIMITS).any()),
-        "error": float(np.sqrt(np.mean(np.log(points.loss / predicted) ** 2))),
-        "predicted": np.stack([predicted, points.loss], axis=1).tolist(),
-    }
-    return figures, laws
+    fitted = replace(
+        _fitted(law.best, pairs),
+        law=vars(law),
+        intervals={name: limits([getattr(each, name) for each in laws]) for name in vars(law)},
+        at_limit=bool(np.isclose(constants[-2:, None], LIMITS).any()),
+        error=float(np.sqrt(np.mean(np.log(points.loss / predicted) ** 2))),
+        predicted=np.stack([predicted, points.loss], axis=1).tolist(),
+    )
+    return fitted, laws
 
 
 def _repeats(
-    points: Points, law: dict[str, Any], laws: Sequence[Chinchilla], seed: int
-) -> dict[str, Any] | None:
+    points: Points, law: dict[str, float] | None, laws: Sequence[Chinchilla], seed: int
+) -> Worth | None:
     """R_D* and R_N* of points that read text again, at the law of those that do not, and again of
     points drawn anew at each of its ``laws``; R_N* is the published one where no model is larger
     than its text calls for. None of fewer than 3 points.
     """
-    if len(points) < 3 or "law" not in law:
+    if len(points) < 3 or law is None:
         return None
-    base = Chinchilla(**law["law"])
+    base = Chinchilla(**law)
     excess = bool((points.parameters > base.parameters_for(points.unique_tokens)).any())
 
     def nearest(taken: npt.NDArray[Any], base: Chinchilla) -> Repeats:
@@ -421,10 +519,11 @@ def _repeats(
     count = len(points)
     drawn = [nearest(draw.integers(count, size=count), each) for each in laws]
     names = ("tokens", "parameters") if excess else ("tokens",)
-    best = vars(nearest(np.arange(count), base))
-    return {
-        **best,
-        "points": count,
-        "at_limit": any(best[name] in REPEATS for name in names),
-        "intervals": {name: limits([getattr(each, name) for each in drawn]) for name in names},
-    }
+    best = nearest(np.arange(count), base)
+    return Worth(
+        tokens=best.tokens,
+        parameters=best.parameters,
+        points=count,
+        at_limit=any(getattr(best, name) in REPEATS for name in names),
+        intervals={name: limits([getattr(each, name) for each in drawn]) for name in names},
+    )

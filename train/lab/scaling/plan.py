@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from llmcurate.base.errors import UsageError
-from train.lab.scaling.fit import interval
-from train.lab.scaling.laws import (
-    BESIROGLU,
-    HOFFMANN,
-    KAPLAN,
-    MUENNIGHOFF,
-    Chinchilla,
-    Power,
-    Repeats,
-    rule_of_twenty,
-)
+from train.lab.scaling import laws
+from train.lab.scaling.fit import Fits
 from train.measure.describe import find_gpu
 
 PUBLISHED = {
-    "Hoffmann et al. 2022, approach 3": HOFFMANN,
-    "Besiroglu et al. 2024": BESIROGLU,
-    "Muennighoff et al. 2023": MUENNIGHOFF,
+    "Hoffmann et al. 2022, approach 3": laws.HOFFMANN,
+    "Besiroglu et al. 2024": laws.BESIROGLU,
+    "Muennighoff et al. 2023": laws.MUENNIGHOFF,
 }
 
 
@@ -40,78 +32,103 @@ class Row:
     bound: bool = False
 
 
+@dataclass(frozen=True, kw_only=True)
+class BudgetPlan:
+    """``rows``: N, D and loss by each law; ``hours`` of one ``gpu`` at a share ``mfu`` of its
+    ``peak`` in bfloat16; ``measured_to``: the most FLOPs of a point of the fit; ``warnings``: what
+    its points do not determine.
+    """
+
+    flops: float
+    gpu: str
+    peak: float
+    mfu: float
+    hours: float
+    unique_tokens: float | None
+    measured_to: float | None
+    rows: list[Row]
+    warnings: list[str]
+
+
+def read_fits(path: Path) -> Fits:
+    """scaling.json, or a folder with it; raises ``LlmcurateError``."""
+    path = path / "scaling.json" if path.is_dir() else path
+    try:
+        text = path.read_text(encoding="utf-8")
+        json.loads(text)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UsageError(f"{path}: cannot be read ({reason})") from None
+    try:
+        return Fits.from_json(text)
+    except ValueError:
+        message = "no fit in this file: give what `llmcurate scaling fit` wrote"
+        raise UsageError(message) from None
+
+
 def plan(
     flops: float,
     *,
     gpu: str = "H200",
     mfu: float = 0.4,
     unique: float | None = None,
-    fitted: dict[str, Any] | None = None,
-) -> dict[str, Any]:
-    """``rows``: N, D and loss by each law; ``hours`` of one ``gpu`` at a share ``mfu`` of its peak
-    in bfloat16. ``unique``: distinct tokens that there are; where a law would have more it is
-    solved again with Muennighoff et al.'s worth of repeated text. ``fitted``: figures of
-    ``train.lab.scaling.fit``; ``warnings``: what its points do not determine. Raises
-    ``LlmcurateError``.
+    fitted: Fits | None = None,
+) -> BudgetPlan:
+    """``unique``: distinct tokens that there are; where a law would have more it is solved again
+    with Muennighoff et al.'s worth of repeated text. Raises ``LlmcurateError``.
     """
     device = find_gpu(gpu)
-    rows = [_row("20 tokens a parameter", *rule_of_twenty(flops), unique)]
-    rows += [_of_law(name, law, flops, unique, Repeats()) for name, law in PUBLISHED.items()]
-    rows.append(_row("Kaplan et al. 2020, L(N, D)", *KAPLAN.best.optimum(flops), unique))
+    rows = [_row("20 tokens a parameter", *laws.rule_of_twenty(flops), unique)]
+    rows += [_of_law(name, law, flops, unique, laws.Repeats()) for name, law in PUBLISHED.items()]
+    rows.append(_row("Kaplan et al. 2020, L(N, D)", *laws.KAPLAN.best.optimum(flops), unique))
     warnings = []
     if fitted is not None:
-        try:
-            rows += _fitted(fitted, flops, unique)
-            warnings = _undetermined(fitted, unique is not None)
-        except (KeyError, TypeError, ValueError):
-            message = "no fit in this file: give what `llmcurate scaling fit` wrote"
-            raise UsageError(message) from None
-    return {
-        "flops": flops,
-        "gpu": device.name,
-        "peak": device.flops,
-        "mfu": mfu,
-        "hours": flops / (device.flops * mfu) / 3600,
-        "unique_tokens": unique,
-        "measured_to": fitted["flops"][1] if fitted else None,
-        "rows": [asdict(row) for row in rows],
-        "warnings": warnings,
-    }
+        rows += _fitted(fitted, flops, unique)
+        warnings = _undetermined(fitted, unique is not None)
+    return BudgetPlan(
+        flops=flops,
+        gpu=device.name,
+        peak=device.flops,
+        mfu=mfu,
+        hours=flops / (device.flops * mfu) / 3600,
+        unique_tokens=unique,
+        measured_to=fitted.flops[1] if fitted else None,
+        rows=rows,
+        warnings=warnings,
+    )
 
 
-def _undetermined(fitted: dict[str, Any], repeated: bool) -> list[str]:
+def _undetermined(fitted: Fits, repeated: bool) -> list[str]:
     lines = [
         f"fit, approach {approach}: an exponent is at the limit of the fit: its row says little"
-        for approach, figures in fitted["approaches"].items()
-        if figures.get("at_limit")
+        for approach, figures in fitted.approaches.items()
+        if figures.at_limit
     ]
-    if repeated and (fitted["repeats"] or {}).get("at_limit"):
+    if repeated and fitted.repeats and fitted.repeats.at_limit:
         lines.append("fit: an R* is at the limit of the fit: the published ones are used")
     return lines
 
 
-def _fitted(fitted: dict[str, Any], flops: float, unique: float | None) -> list[Row]:
-    """A row an approach that the points allowed."""
-    own = fitted["repeats"]
-    repeats = Repeats()
-    if own and not own.get("at_limit"):
-        repeats = Repeats(tokens=own["tokens"], parameters=own["parameters"])
+def _fitted(fitted: Fits, flops: float, unique: float | None) -> list[Row]:
+    own = fitted.repeats
+    repeats = laws.Repeats()
+    if own and not own.at_limit:
+        repeats = laws.Repeats(tokens=own.tokens, parameters=own.parameters)
     rows = []
-    for approach, figures in fitted["approaches"].items():
-        if "reason" in figures:
+    for approach, figures in fitted.approaches.items():
+        if figures.reason is not None:
             continue
         name = f"fit, approach {approach}"
-        if "law" in figures:
-            row = _of_law(name, Chinchilla(**figures["law"]), flops, unique, repeats)
+        if figures.law is not None:
+            row = _of_law(name, laws.Chinchilla(**figures.law), flops, unique, repeats)
         else:
-            best = Power(figures["log_factor"], figures["exponent"])
-            row = _row(name, *best.optimum(flops), unique)
-        rows.append(row if row.bound else replace(row, interval=interval(figures, flops)))
+            row = _row(name, *figures.best.optimum(flops), unique)
+        rows.append(row if row.bound else replace(row, interval=figures.interval_at(flops)))
     return rows
 
 
 def _of_law(
-    name: str, law: Chinchilla, flops: float, unique: float | None, repeats: Repeats
+    name: str, law: laws.Chinchilla, flops: float, unique: float | None, repeats: laws.Repeats
 ) -> Row:
     best = law.best.optimum(flops)
     if unique is None or best[1] <= unique:

@@ -14,11 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from llmcurate.base.disk.process import cores
 from llmcurate.base.errors import UsageError
 from llmcurate.base.settings import change
 from train.config import TrainConfig
 from train.evaluate.compare import Budget, Variant, compare
-from train.lab.scaling.fit import REPEATED
+from train.lab.scaling.fit import REPEATED, Run, SizeCurve, Sweep
 from train.loop.training import Progress
 from train.model.presets import preset
 
@@ -80,13 +81,12 @@ def sweep(
     seeds: int = 1,
     on_run: Callable[[str, int], None] = lambda name, seed: None,
     on_progress: Progress | None = None,
-) -> dict[str, Any]:
-    """Train every variant at every budget of ``parts_of`` these, from ``seeds`` seeds. ``points``:
-    a row a run, with its held-out loss; ``curves``: [operations, loss of the training batches] of
-    each size at each budget, of text read once. Stopped, it goes on. Raises ``LlmcurateError``.
+) -> Sweep:
+    """Train every variant at every budget of ``parts_of`` these, from ``seeds`` seeds. Stopped, it
+    goes on. Raises ``LlmcurateError``.
     """
-    points: list[dict[str, Any]] = []
-    curves: list[dict[str, Any]] = []
+    points: list[Run] = []
+    curves: list[SizeCurve] = []
     for budget, unique in parts_of(budgets, unique_tokens):
         kind = "tokens" if budget.flops is None else "flops"
         amount = f"{getattr(budget, kind):g}"
@@ -105,25 +105,32 @@ def sweep(
             on_run=begun,
             on_progress=on_progress,
         )
-        for row in figures["variants"]:
-            shared = {key: row[key] for key in ("name", "parameters", "non_embedding", "tokens")}
-            shared["flops"] = row["flops"]
-            for run in row["runs"]:
-                own = {"loss": run["held_out_loss"]}
-                own |= {name: run[name] for name in ("seed", "seconds", "epochs")}
-                own["unique_tokens"] = round(row["tokens"] / max(1.0, run["epochs"]))
-                points.append(shared | own)
-            if row["epochs"] > REPEATED:
-                continue
-            per_token = row["flops_per_token"]
-            losses = [[tokens * per_token, loss] for tokens, loss in row["curve"]]
-            curves.append({"name": row["name"], "parameters": row["parameters"], "losses": losses})
-    return {
-        "shards": str(shards),
-        "seeds": figures["seeds"],
-        "train": figures["train"] | {"unique_tokens": train.unique_tokens},
-        "device": figures["device"],
-        "seconds": sum(point["seconds"] for point in points),
-        "points": points,
-        "curves": curves,
-    }
+        for row in figures.variants:
+            points += [
+                Run(
+                    name=row.name,
+                    parameters=row.parameters,
+                    non_embedding=row.non_embedding,
+                    tokens=row.tokens,
+                    flops=row.flops,
+                    loss=run.held_out_loss,
+                    seed=run.seed,
+                    seconds=run.seconds,
+                    epochs=run.epochs,
+                    unique_tokens=round(row.tokens / max(1.0, run.epochs)),
+                )
+                for run in row.runs
+            ]
+            if row.epochs <= REPEATED:
+                losses = [(tokens * row.flops_per_token, loss) for tokens, loss in row.curve]
+                curves.append(SizeCurve(row.name, row.parameters, losses))
+    return Sweep(
+        shards=str(shards),
+        seeds=figures.seeds,
+        train=figures.train | {"unique_tokens": train.unique_tokens},
+        device=figures.device,
+        seconds=sum(point.seconds for point in points),
+        points=points,
+        curves=curves,
+        cores=cores(),
+    )

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import ChainMap
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from train.model.attention_settings import Grouped
+from train.model.attention_settings import heads_of
 from train.model.config import Embedding, Head, ModelConfig, Norm, Parallel
 from train.model.feed_forward_settings import Dense
 from train.model.position_settings import Learned, Rope, encoding
 
 LAYER_NORM = Norm(kind="layer")
-
-
-def heads_of(hidden: int, heads: int, **more: Any) -> Grouped:
-    """As many key heads as query heads, which share the hidden dimensions."""
-    shape = {"heads": heads, "kv_heads": heads, "head_dim": hidden // heads}
-    return Grouped(**(shape | more))
 
 
 def gpt1() -> ModelConfig:
@@ -28,18 +23,18 @@ def gpt1() -> ModelConfig:
     return dataclasses.replace(config, vocab=40_478, context=512, norm=norm)
 
 
-def gpt2(layers: int, hidden: int, heads: int) -> ModelConfig:
+def gpt2(
+    layers: int, hidden: int, heads: int, activation: str = "gelu_tanh", **more: Any
+) -> ModelConfig:
     """Radford et al. 2019: LayerNorm before the parts, GELU, learned positions."""
+    usual = {"vocab": 50_257, "context": 1024, "position": Learned(), "dropout": 0.1}
     return ModelConfig(
-        vocab=50_257,
         layers=layers,
         hidden=hidden,
-        context=1024,
         attention=heads_of(hidden, heads, bias="all"),
-        feed_forward=Dense(width=4 * hidden, activation="gelu_tanh", bias=True),
+        feed_forward=Dense(width=4 * hidden, activation=activation, bias=True),
         norm=LAYER_NORM,
-        position=Learned(),
-        dropout=0.1,
+        **ChainMap(more, usual),
     )
 
 
@@ -58,10 +53,8 @@ def gopher(layers: int, hidden: int, heads: int) -> ModelConfig:
     """Rae et al. 2021, table 1, and Chinchilla (Hoffmann et al. 2022, table 4): as GPT-2, with
     RMSNorm and Transformer-XL's relative positions.
     """
-    config = gpt2(layers, hidden, heads)
-    return dataclasses.replace(
-        config, vocab=32_000, context=2048, norm=Norm(), position=encoding("distances"), dropout=0.0
-    )
+    own = gpt2(layers, hidden, heads, position=encoding("distances"), dropout=0.0)
+    return dataclasses.replace(own, vocab=32_000, context=2048, norm=Norm())
 
 
 def gptj() -> ModelConfig:
@@ -84,48 +77,21 @@ def gpt_neox(
     layers: int, hidden: int, heads: int, *, vocab: int = 50_304, gelu: str = "gelu"
 ) -> ModelConfig:
     """GPT-NeoX (Black et al. 2022), and Pythia: parallel, two norms, a quarter rotated."""
-    return ModelConfig(
-        vocab=vocab,
-        layers=layers,
-        hidden=hidden,
-        context=2048,
-        attention=heads_of(hidden, heads, bias="all"),
-        feed_forward=Dense(width=4 * hidden, activation=gelu, bias=True),
-        norm=LAYER_NORM,
-        residual=Parallel(norms=2),
-        position=Rope(dim=hidden // heads // 4),
-        head=Head(tied=False),
-    )
+    position = Rope(dim=hidden // heads // 4)
+    own = gpt2(layers, hidden, heads, gelu, vocab=vocab, position=position, dropout=0.0)
+    return dataclasses.replace(own, context=2048, residual=Parallel(norms=2), head=Head(tied=False))
 
 
 def bloom(layers: int, hidden: int, heads: int) -> ModelConfig:
     """BigScience 2022: ALiBi, a norm after the embedding."""
-    return ModelConfig(
-        vocab=250_880,
-        layers=layers,
-        hidden=hidden,
-        context=2048,
-        attention=heads_of(hidden, heads, bias="all"),
-        feed_forward=Dense(width=4 * hidden, activation="gelu_tanh", bias=True),
-        norm=LAYER_NORM,
-        position=encoding("alibi"),
-        embedding=Embedding(norm=True),
-    )
+    own = gpt2(layers, hidden, heads, position=encoding("alibi"), dropout=0.0)
+    return dataclasses.replace(own, vocab=250_880, context=2048, embedding=Embedding(norm=True))
 
 
 def opt(layers: int, hidden: int, heads: int) -> ModelConfig:
     """Zhang et al. 2022: ReLU, learned positions after two unused rows."""
-    return ModelConfig(
-        vocab=50_272,
-        layers=layers,
-        hidden=hidden,
-        context=2048,
-        attention=heads_of(hidden, heads, bias="all"),
-        feed_forward=Dense(width=4 * hidden, activation="relu", bias=True),
-        norm=LAYER_NORM,
-        position=Learned(offset=2),
-        dropout=0.1,
-    )
+    position = Learned(offset=2)
+    return gpt2(layers, hidden, heads, "relu", vocab=50_272, context=2048, position=position)
 
 
 def opt_350m() -> ModelConfig:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import ChainMap
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from train.model.attention_settings import Grouped
+from train.model.attention_settings import Grouped, heads_of
 from train.model.config import Head, ModelConfig, Norm, Parallel
 from train.model.feed_forward_settings import Dense
 from train.model.position_settings import Rope, RopeScaling
-from train.model.presets.gpt import heads_of
 
 
-def ours(layers: int, hidden: int, heads: int, kv_heads: int, mlp: int, **more: int) -> ModelConfig:
+def ours(layers: int, hidden: int, heads: int, kv_heads: int, mlp: int, **more: Any) -> ModelConfig:
     """LLaMA-style: RMSNorm, RoPE, SwiGLU, grouped queries, tied embeddings."""
     sizes = {"vocab": 32_000, "context": 2048} | more
     return llama(layers, hidden, heads, mlp, kv_heads=kv_heads, tied=True, **sizes)  # type: ignore[arg-type]
@@ -74,20 +74,12 @@ def qwen(
 
 
 def qwen25(
-    layers: int,
-    hidden: int,
-    heads: int,
-    kv_heads: int,
-    mlp: int,
-    *,
-    vocab: int = 151_936,
-    context: int = 32_768,
-    tied: bool = False,
-    eps: float = 1e-6,
+    layers: int, hidden: int, heads: int, kv_heads: int, mlp: int, **more: Any
 ) -> ModelConfig:
     """Qwen2.5 (Yang et al. 2024): biases on queries, keys and values alone."""
-    sizes = {"vocab": vocab, "context": context, "tied": tied, "eps": eps}
-    return llama(layers, hidden, heads, mlp, kv_heads=kv_heads, theta=1e6, bias="qkv", **sizes)  # type: ignore[arg-type]
+    usual = {"vocab": 151_936, "context": 32_768, "theta": 1e6, "eps": 1e-6}
+    sizes = ChainMap(more, usual)
+    return llama(layers, hidden, heads, mlp, kv_heads=kv_heads, bias="qkv", **sizes)
 
 
 def yi() -> ModelConfig:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from curate.cli.training import step_text
 from curate.inspect.report.page import Figures, RunPage
 from curate.run.records import held_out_lines, product_line
+from train.measure.step_documents import Read, Step
 
 
 def score(loss: float, bits: float | None) -> dict:
@@ -60,8 +61,7 @@ def test_a_model_of_tokens_without_bytes_tells_its_loss():
 
 
 def test_the_documents_of_a_step_are_lines():
-    document = {"shards": "web", "source": "", "id": "a\x1bb", "tokens": 12}
-    step = {"step": 3, "stage": "anneal", "rows": 2, "tokens": 12, "documents": [document]}
-    lines = step_text({**step, "skipped": "loss nan"}).splitlines()
+    document = Read("web", "", "a\x1bb", 12)
+    lines = step_text(Step(3, "anneal", 2, 12, [document], "loss nan")).splitlines()
     assert lines[0] == "step 3 (anneal): 2 rows, 12 tokens of 1 document"
     assert lines[1].endswith("loss nan") and lines[2].split() == ["12", "web", "a␛b"]

@@ -245,5 +245,5 @@ def test_of_two_products_of_a_kind_the_last_one_is_pushed(bench):
     ]
     record = {"stages": [], "totals": {}, "products": products}
     (bench.folder / "run.json").write_text(json.dumps(record))
-    assert _product(bench.folder, "shards") == products[1]
-    assert _product(bench.folder, "model") is None
+    assert _product(bench.folder, "shards")[0] == products[1]
+    assert _product(bench.folder, "model") == ({}, {})

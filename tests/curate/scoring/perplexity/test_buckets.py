@@ -90,9 +90,9 @@ def test_where_all_scores_of_a_language_are_infinite_they_are_its_tail() -> None
 def test_every_score_is_in_the_bin_between_its_edges(scores: list[float]) -> None:
     bins = bins_of(min(scores), max(scores))
     bars = histogram(bin_counts(np.array(scores), *bins), *bins)
-    assert sum(bars["counts"]) == len(scores) and len(bars["edges"]) == BINS + 1
+    assert sum(bars.counts) == len(scores) and len(bars.edges) == BINS + 1
     held = np.minimum(scores, MOST)
-    for edge, count in zip(bars["edges"], np.cumsum([0, *bars["counts"]]), strict=True):
+    for edge, count in zip(bars.edges, np.cumsum([0, *bars.counts]), strict=True):
         assert (held < edge * (1 - 1e-6)).sum() <= count <= (held < edge * (1 + 1e-6)).sum()
 
 

@@ -132,7 +132,7 @@ def test_published_cutoffs_hold_for_ccnets_own_models_alone(model: Any, tmp_path
         cutoffs="ccnet",
         ccnet_sha256={"en": hashlib.sha256(data).hexdigest().upper()},
     )
-    assert own.identity()["languages"] == ["en"]
+    assert own.identity().contents["languages"] == ["en"]
     assert CUTOFFS["en"] == (340, 520)
 
 

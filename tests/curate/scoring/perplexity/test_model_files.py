@@ -54,7 +54,7 @@ def arpa(folder: Path, text: str) -> Path:
 def test_a_model_becomes_arpa_and_back_to_the_same_numbers(model: Path, tmp_path: Path) -> None:
     have = read_model(model, whole=True)
     write_arpa(tmp_path / "a.arpa", have)
-    back = read_arpa(tmp_path / "a.arpa", "plain", "whitespace", b"", {})
+    back = read_arpa(tmp_path / "a.arpa", "plain", "whitespace", b"")
     assert back.counts == have.counts and back.words.words() == have.words.words()
     write_arpa(tmp_path / "b.arpa", back)
     assert (tmp_path / "a.arpa").read_bytes() == (tmp_path / "b.arpa").read_bytes()
@@ -65,11 +65,11 @@ def test_a_model_becomes_arpa_and_back_to_the_same_numbers(model: Path, tmp_path
 
 
 def test_an_arpa_file_of_another_tool_is_read(tmp_path: Path) -> None:
-    ngrams = read_arpa(arpa(tmp_path, TINY), "plain", "whitespace", b"", {})
+    ngrams = read_arpa(arpa(tmp_path, TINY), "plain", "whitespace", b"")
     assert ngrams.counts == (4, 3) and ngrams.words.words() == [b"<unk>", b"<s>", b"</s>", b"cat"]
     assert ngrams.word_backoff.tolist() == pytest.approx([0, -0.3, 0, -0.2])
     without = TINY.replace("-1\t<unk>\n", "").replace("1=4", "1=3")
-    assert read_arpa(arpa(tmp_path, without), "plain", "whitespace", b"", {}).word_prob[0] == -100
+    assert read_arpa(arpa(tmp_path, without), "plain", "whitespace", b"").word_prob[0] == -100
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_wrong_arpa_file_is_refused_with_its_line(
 ) -> None:
     assert old in TINY
     with pytest.raises(UsageError, match=what):
-        read_arpa(arpa(tmp_path, TINY.replace(old, new, 1)), "plain", "whitespace", b"", {})
+        read_arpa(arpa(tmp_path, TINY.replace(old, new, 1)), "plain", "whitespace", b"")
 
 
 @pytest.mark.parametrize("place", range(24))

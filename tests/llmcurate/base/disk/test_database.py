@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import psutil
@@ -68,3 +70,18 @@ def test_a_file_that_is_damaged_meanwhile_is_one_line(tmp_path: Path) -> None:
     ):
         db.execute(f"SELECT * FROM read_parquet('{damaged}')")
     assert "\n" not in str(failure.value)
+
+
+def test_no_instance_is_open_when_python_ends(tmp_path: Path) -> None:
+    program = """if True:
+        import atexit
+        from pathlib import Path
+        atexit.register(lambda: print(len(database._idle)))  # the last one, being the first
+        from llmcurate.base.disk import database
+        with database.scratch_database(Path("spill")):
+            pass
+        print(len(database._idle))"""
+    ended = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert ended.stdout.split() == ["1", "0"] and not ended.stderr

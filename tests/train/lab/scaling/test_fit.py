@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -14,7 +16,6 @@ from train.lab.scaling.fit import (
     Curve,
     Measured,
     fit,
-    interval,
     points_of,
     read,
 )
@@ -25,7 +26,6 @@ from train.lab.scaling.laws import (
     Chinchilla,
     ChinchillaForm,
     KaplanForm,
-    Power,
     Repeats,
 )
 from train.lab.scaling.laws import fit as fit_law
@@ -49,7 +49,7 @@ def measured(sizes, tokens, losses, curves=(), **columns):
     names = ("parameters", "tokens", "loss", *columns)
     values = zip(sizes, tokens, losses, *columns.values(), strict=True)
     rows = [dict(zip(names, map(float, row), strict=True)) for row in values]
-    return Measured(points_of(rows, "made"), list(curves), {})
+    return Measured(points_of(rows, "made"), list(curves))
 
 
 @pytest.mark.parametrize("law", [HOFFMANN, BESIROGLU], ids=["Hoffmann", "Besiroglu"])
@@ -74,7 +74,7 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say(draws):
     held = 0
     for seed in range(draws):
         points = measured(*made(BESIROGLU, noise=0.005, seed=seed))
-        intervals = fit(points, resamples=40)["approaches"][PARAMETRIC]["intervals"]
+        intervals = fit(points, resamples=40).approaches[PARAMETRIC].intervals
         held += sum(low <= getattr(BESIROGLU, n) <= high for n, (low, high) in intervals.items())
     assert 0.75 <= held / (5 * draws) <= 1
 
@@ -94,7 +94,7 @@ def test_kaplans_constants_come_back():
 def test_kaplans_law_takes_parameters_without_embeddings():
     sizes, tokens, losses = made(KAPLAN)
     figures = fit(measured(2 * sizes, tokens, losses, non_embedding=sizes), resamples=5)
-    assert figures["kaplan"]["law"]["nc"] == pytest.approx(KAPLAN.nc, rel=1e-3)
+    assert figures.kaplan.law["nc"] == pytest.approx(KAPLAN.nc, rel=1e-3)
 
 
 @pytest.fixture(scope="module")
@@ -108,15 +108,15 @@ def agreed():
 
 @pytest.mark.parametrize("name", [ENVELOPE, ISOFLOP, PARAMETRIC])
 def test_all_approaches_find_the_best_sizes_of_one_law(agreed, name):
-    figures = agreed["approaches"][name]
-    best = Power(figures["log_factor"], figures["exponent"])
-    assert figures["exponent"] == pytest.approx(BESIROGLU.best.exponent, abs=0.015)
-    low, high = figures["interval"]
-    assert low <= figures["exponent"] <= high
+    figures = agreed.approaches[name]
+    best = figures.best
+    assert figures.exponent == pytest.approx(BESIROGLU.best.exponent, abs=0.015)
+    low, high = figures.interval
+    assert low <= figures.exponent <= high
     for flops in (1e19, 1e21):
         expected = BESIROGLU.best.optimum(flops)[0]
         assert best.optimum(flops)[0] == pytest.approx(expected, rel=0.08)
-    low, high = interval(figures, 1e20)
+    low, high = figures.interval_at(1e20)
     assert low <= best.optimum(1e20)[0] <= high
 
 
@@ -124,18 +124,18 @@ def test_the_same_seed_gives_the_same_figures():
     points = measured(*made(BESIROGLU, noise=0.001))
     first, again, other = (fit(points, resamples=10, seed=seed) for seed in (0, 0, 1))
     assert first == again
-    first, other = (each["approaches"][PARAMETRIC] for each in (first, other))
-    assert first["law"] == other["law"] and first["interval"] != other["interval"]
+    first, other = (each.approaches[PARAMETRIC] for each in (first, other))
+    assert first.law == other.law and first.interval != other.interval
 
 
 def test_a_budget_whose_best_size_is_not_among_the_sizes_counts_nowhere():
     sizes, tokens, losses = made(BESIROGLU)
     small = sizes < 0.5 * np.repeat([BESIROGLU.best.optimum(c)[0] for c in BUDGETS], len(TIMES))
     figures = fit(measured(sizes[small], tokens[small], losses[small]), resamples=5)
-    isoflop = figures["approaches"][ISOFLOP]
-    assert {each["parameters"] for each in isoflop["parabolas"]} == {None}
-    assert isoflop["reason"].startswith("fewer than 2 budgets")
-    assert "reason" in figures["approaches"][ENVELOPE]
+    isoflop = figures.approaches[ISOFLOP]
+    assert {each.parameters for each in isoflop.parabolas} == {None}
+    assert isoflop.reason.startswith("fewer than 2 budgets")
+    assert figures.approaches[ENVELOPE].reason
 
 
 def test_the_worth_of_repeated_text_is_fitted_beside_the_law():
@@ -147,11 +147,11 @@ def test_the_worth_of_repeated_text_is_fitted_beside_the_law():
     distinct = np.append(tokens[: -len(of_more)], np.full(len(of_more), unique))
     points = measured(sizes, tokens, np.append(losses, of_more), unique_tokens=distinct)
     figures = fit(points, resamples=5)
-    assert figures["approaches"][PARAMETRIC]["law"]["beta"] == pytest.approx(0.28, abs=1e-4)
-    assert figures["repeats"]["tokens"] == pytest.approx(9.0, rel=0.01)
-    assert figures["repeats"]["parameters"] == pytest.approx(4.0, rel=0.01)
-    assert figures["repeats"]["points"] == 20
-    assert figures["repeats"]["intervals"]["tokens"] == pytest.approx([9.0, 9.0], rel=0.01)
+    assert figures.approaches[PARAMETRIC].law["beta"] == pytest.approx(0.28, abs=1e-4)
+    assert figures.repeats.tokens == pytest.approx(9.0, rel=0.01)
+    assert figures.repeats.parameters == pytest.approx(4.0, rel=0.01)
+    assert figures.repeats.points == 20
+    assert figures.repeats.intervals["tokens"] == pytest.approx([9.0, 9.0], rel=0.01)
 
 
 @pytest.mark.filterwarnings("error")
@@ -163,30 +163,30 @@ def test_repeated_text_that_is_as_good_as_new_has_its_worth_at_the_limit():
     losses = np.append(losses, HOFFMANN.loss(*more))
     points = measured(sizes, tokens, losses, unique_tokens=distinct)
     figures = fit(points, resamples=3)
-    assert figures["repeats"]["tokens"] > 100 and figures["repeats"]["at_limit"]
+    assert figures.repeats.tokens > 100 and figures.repeats.at_limit
     assert ["repetition", "", SAID] in LawFits(figures, points).laws()
     bound = plan(1e22, unique=1e9, fitted=figures)
-    undetermined = plan(1e22, unique=1e9, fitted={**figures, "repeats": None})
-    assert bound["rows"] == undetermined["rows"]  # the published R*
-    assert "an R* is at the limit" in plan_lines(bound)[-1] and not undetermined["warnings"]
-    assert not plan(1e22, fitted=figures)["warnings"]  # new text for all
+    undetermined = plan(1e22, unique=1e9, fitted=replace(figures, repeats=None))
+    assert bound.rows == undetermined.rows  # the published R*
+    assert "an R* is at the limit" in plan_lines(bound)[-1] and not undetermined.warnings
+    assert not plan(1e22, fitted=figures).warnings  # new text for all
 
 
 def test_points_that_do_not_determine_an_exponent_are_said_to_be_such():
     sizes, tokens, losses = made(Chinchilla(e=1.0, a=1e-9, b=400.0, alpha=0.3, beta=0.3))
     fitted = fit(measured(sizes, tokens, losses), resamples=3)
-    law = fitted["approaches"][PARAMETRIC]
-    assert law["law"]["beta"] == pytest.approx(0.3, abs=1e-3) and law["at_limit"]
-    (warning,) = plan(1e22, fitted=fitted)["warnings"]
+    law = fitted.approaches[PARAMETRIC]
+    assert law.law["beta"] == pytest.approx(0.3, abs=1e-3) and law.at_limit
+    (warning,) = plan(1e22, fitted=fitted).warnings
     assert PARAMETRIC in warning
-    sure = fit(measured(*made(BESIROGLU)), resamples=3)["approaches"][PARAMETRIC]
-    assert not sure["at_limit"]
+    sure = fit(measured(*made(BESIROGLU)), resamples=3).approaches[PARAMETRIC]
+    assert not sure.at_limit
 
 
 def test_few_points_have_no_law_but_reasons():
     figures = fit(measured([1e6, 2e6, 4e6], [1e8, 1e8, 1e8], [3.0, 2.9, 2.8]), resamples=5)
-    assert all("reason" in each for each in figures["approaches"].values())
-    assert "reason" in figures["kaplan"] and figures["repeats"] is None
+    assert all(each.reason for each in figures.approaches.values())
+    assert figures.kaplan.reason and figures.repeats is None
 
 
 def test_a_table_has_curves_of_its_sizes(tmp_path):

@@ -16,11 +16,11 @@ from train.lab.scaling.plan import plan
 
 def test_ten_to_the_twenty_is_a_billion_parameters_and_three_days_of_an_h200():
     figures = plan(1e20)
-    row = figures["rows"][0]
-    assert row["by"] == "20 tokens a parameter"
-    assert row["parameters"] == pytest.approx(0.91e9, rel=0.01)
-    assert row["tokens"] == pytest.approx(18.3e9, rel=0.01)
-    assert figures["hours"] == pytest.approx(70.2, abs=0.1)
+    row = figures.rows[0]
+    assert row.by == "20 tokens a parameter"
+    assert row.parameters == pytest.approx(0.91e9, rel=0.01)
+    assert row.tokens == pytest.approx(18.3e9, rel=0.01)
+    assert figures.hours == pytest.approx(70.2, abs=0.1)
 
 
 @pytest.mark.parametrize("law", [HOFFMANN, BESIROGLU, MUENNIGHOFF, KAPLAN])
@@ -58,17 +58,17 @@ def test_four_epochs_are_nearly_as_good_as_new_text_and_forty_are_not():
 
 
 def test_too_little_text_makes_the_model_smaller_and_the_loss_higher():
-    free, bound = (plan(1e20, unique=unique)["rows"] for unique in (1e12, 2e9))
+    free, bound = (plan(1e20, unique=unique).rows for unique in (1e12, 2e9))
     for before, after in zip(free, bound, strict=True):
-        assert after["epochs"] == pytest.approx(after["tokens"] / 2e9)
-        if before["loss"] is not None:
-            assert after["bound"] and not before["bound"]
-            assert after["parameters"] < before["parameters"]
-            assert after["loss"] > before["loss"]
-            sizes = before["parameters"] * np.geomspace(0.05, 5, 200)
-            law = {"Hoff": HOFFMANN, "Besi": BESIROGLU, "Muen": MUENNIGHOFF}[after["by"][:4]]
+        assert after.epochs == pytest.approx(after.tokens / 2e9)
+        if before.loss is not None:
+            assert after.bound and not before.bound
+            assert after.parameters < before.parameters
+            assert after.loss > before.loss
+            sizes = before.parameters * np.geomspace(0.05, 5, 200)
+            law = {"Hoff": HOFFMANN, "Besi": BESIROGLU, "Muen": MUENNIGHOFF}[after.by[:4]]
             losses = Repeats().loss(law, sizes, 1e20 / 6 / sizes, 2e9)
-            assert after["loss"] <= losses.min() + 1e-9
+            assert after.loss <= losses.min() + 1e-9
 
 
 def test_the_command_prints_the_plan(capsys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -46,32 +47,32 @@ def test_a_size_keeps_the_shape_of_the_preset():
 
 
 def test_runs_of_a_budget_cost_as_much_and_larger_models_read_less(figures):
-    points = figures[1]["points"]
+    points = figures[1].points
     assert len(points) == 6
     for budget, own in ((1e8, points[:3]), (2e8, points[3:])):
         for point in own:
-            step = point["flops"] / point["tokens"] * 64
-            assert 0 <= budget - point["flops"] < step
-        tokens = [point["tokens"] for point in own]
+            step = point.flops / point.tokens * 64
+            assert 0 <= budget - point.flops < step
+        tokens = [point.tokens for point in own]
         assert tokens == sorted(tokens, reverse=True) and len(set(tokens)) == 3
 
 
 def test_a_row_says_how_often_its_text_was_read(figures, shard_folder):
     there = json.loads((shard_folder / "manifest.json").read_text())["tokens"]
-    _, *rows = sweep_lines({**figures[1], "cores": 2})[:7]
-    for row, point in zip(rows, figures[1]["points"], strict=True):
-        assert point["epochs"] == pytest.approx(point["tokens"] / there, rel=0.2)
-        assert f"{point['epochs']:.3g}" in row.split()
+    _, *rows = sweep_lines(figures[1])[:7]
+    for row, point in zip(rows, figures[1].points, strict=True):
+        assert point.epochs == pytest.approx(point.tokens / there, rel=0.2)
+        assert f"{point.epochs:.3g}" in row.split()
 
 
 def test_text_that_is_read_again_is_no_more_text(shard_folder, tmp_path):
     torch.set_num_threads(1)
     variants, budgets = ladder("32x1"), [Budget(tokens=64), Budget(tokens=6400)]
-    once, often = sweep(shard_folder, tmp_path, variants, budgets=budgets, train=TRAIN)["points"]
-    assert once["unique_tokens"] == once["tokens"] == 64
+    once, often = sweep(shard_folder, tmp_path, variants, budgets=budgets, train=TRAIN).points
+    assert once.unique_tokens == once.tokens == 64
     summary = json.loads((tmp_path / "tokens-6400" / "32x1" / "seed-0" / "train.json").read_text())
-    assert often["unique_tokens"] == pytest.approx(summary["train_tokens"], rel=0.02)
-    assert often["unique_tokens"] < often["tokens"] == 6400
+    assert often.unique_tokens == pytest.approx(summary["train_tokens"], rel=0.02)
+    assert often.unique_tokens < often.tokens == 6400
 
 
 def test_a_part_of_the_corpus_is_read_again_and_scored_on_the_same_text(shard_folder, tmp_path):
@@ -88,9 +89,9 @@ def test_a_part_of_the_corpus_is_read_again_and_scored_on_the_same_text(shard_fo
     )
     runs = ["tokens-64", "tokens-640", "tokens-640-unique-64", "tokens-640-unique-150"]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(runs)
-    amounts = [(point["tokens"], point["seed"]) for point in figures["points"]]
+    amounts = [(point.tokens, point.seed) for point in figures.points]
     assert amounts == [(tokens, seed) for tokens in (64, 640, 640, 640) for seed in (0, 1)]
-    unique = [point["unique_tokens"] for point in figures["points"]]
+    unique = [point.unique_tokens for point in figures.points]
     assert unique[:4] == [64, 64, 640, 640]
     for own, least in zip(unique[4:], (64, 64, 150, 150), strict=True):
         assert least <= own < least + 130  # and its last document
@@ -101,9 +102,9 @@ def test_a_part_of_the_corpus_is_read_again_and_scored_on_the_same_text(shard_fo
         ]
         assert len({each["held_out_documents"] for each in summaries}) == 1
         assert len({each["scored_tokens"] for each in summaries}) == 1
-    read_once = [curve["losses"][-1][0] for curve in figures["curves"]]
-    assert read_once == [point["flops"] for point in figures["points"][:4:2]]
-    assert figures["train"]["unique_tokens"] is None
+    read_once = [curve.losses[-1][0] for curve in figures.curves]
+    assert read_once == [point.flops for point in figures.points[:4:2]]
+    assert figures.train["unique_tokens"] is None
 
 
 def test_what_is_done_is_not_done_again(figures, shard_folder):
@@ -129,8 +130,8 @@ def test_a_sweep_stopped_and_begun_again_has_the_same_figures(figures, shard_fol
     again = run(shard_folder, tmp_path)
 
     def untimed(figures):
-        points = [{**point, "seconds": 0} for point in figures["points"]]
-        return {**figures, "seconds": 0, "points": points}
+        points = [replace(point, seconds=0) for point in figures.points]
+        return replace(figures, seconds=0, points=points)
 
     assert untimed(again) == untimed(figures[1])
 

@@ -11,11 +11,11 @@ import pytest
 from curate.cli.app import invoke
 from llmcurate.base.errors import LlmcurateError
 from llmcurate.base.settings import change
+from tests.train.lab.tasks.test_task_scores import animals, settings, write
 from tests.train.loop.test_encoders import small
-from tests.train.loop.test_task_scores import animals, settings, write
 from train.evaluate.judge import open_model
 from train.hf.export import export
-from train.lab.predict import predict
+from train.lab.tasks.predict import predict
 from train.loop.pretrain import pretrain
 from train.objective_settings import Auto
 

@@ -18,6 +18,7 @@ from train.config import TrainConfig
 from train.generate.generate import load as load_run
 from train.hf.export import export
 from train.hf.load import import_model
+from train.lab.model.later_tokens import ahead
 from train.loop.pretrain import pretrain
 from train.loop.training_step import rebalance
 from train.measure.accounting import (
@@ -57,12 +58,12 @@ EXPERTS = {"feed_forward": {"kind": "experts", "count": 4, "width": 20}}
 @torch.no_grad()
 def test_a_module_reads_the_features_and_as_many_tokens_ahead_as_its_depth(changes):
     model, rows = made(change(CONFIG, changes, "model")), example()
-    whole = list(model.ahead(rows.read_by(model), rows.inputs, documents=DOCUMENTS))
+    whole = list(ahead(model, rows.read_by(model), rows.inputs, documents=DOCUMENTS))
     for depth, features in enumerate(whole, start=1):
         changed = rows.inputs.clone()
         changed[0, 5] = (changed[0, 5] + 1) % 61
         other = dataclasses.replace(rows, inputs=changed)
-        again = list(model.ahead(other.read_by(model), changed, documents=DOCUMENTS))[depth - 1]
+        again = list(ahead(model, other.read_by(model), changed, documents=DOCUMENTS))[depth - 1]
         differs = ((features - again).abs() > 1e-9).any(-1)
         assert differs.nonzero().tolist() == [[0, n] for n in range(5 - depth, 7)]
 
@@ -100,7 +101,7 @@ def test_a_module_is_that_of_transformers():
     theirs.load_state_dict({f"{name}.weight": part.weight for name, part in names.items()})
     tokens, length = rows.inputs, 12
     features = model.features(tokens)
-    (found,) = model.ahead(features, tokens)
+    (found,) = ahead(model, features, tokens)
     places = torch.arange(length)[None]
     seen = torch.full((length, length), float("-inf")).triu(1)[None, None]
     later = F.pad(tokens[:, 1:], (0, 1))
@@ -121,7 +122,7 @@ def test_the_loss_is_the_mean_of_the_modules_over_targets_that_are_in_the_docume
     terms = losses(rows)
     nats = []
     features = rows.read_by(model)
-    for depth, read in enumerate(model.ahead(features, rows.inputs, documents=DOCUMENTS), start=1):
+    for depth, read in enumerate(ahead(model, features, rows.inputs, documents=DOCUMENTS), start=1):
         logits, total = model.logits(read), torch.zeros((), dtype=torch.float64)
         for row in range(2):
             for i in range(12 - depth):
@@ -178,7 +179,7 @@ def test_export_leaves_them_out(tmp_path, small_tokenizer):
     model = build(change(CONFIG, {"vocab": 300}, "model"))
     run = trained(tmp_path / "run", model, small_tokenizer)
     facts = export(run, tmp_path / "hf")
-    assert facts["parameters"] == parameters(model.config) - parts(model.config).mtp
+    assert facts.parameters == parameters(model.config) - parts(model.config).mtp
     theirs, info = transformers.AutoModelForCausalLM.from_pretrained(
         tmp_path / "hf", output_loading_info=True
     )

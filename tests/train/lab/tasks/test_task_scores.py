@@ -15,9 +15,9 @@ from llmcurate.base.settings import change
 from tests.train.conftest import WORDS, sentences
 from tests.train.loop.test_encoders import small
 from train.config import TrainConfig
-from train.data.labelled import read_samples, split
 from train.generate.generate import generate
 from train.hf.family import our_shapes
+from train.lab.tasks.labelled import read_samples, split
 from train.loop.pretrain import pretrain
 from train.loop.start import make_plan
 from train.measure.accounting import parameters
@@ -105,7 +105,7 @@ def test_it_learns_the_task_and_a_resume_changes_no_bit(name, kind, files, shard
     assert all(torch.equal(first[key], second[key]) for key in first)
     assert again["held_out_terms"] == figures
     step = which(tmp_path / "whole", 3)
-    assert step["documents"][0]["id"].startswith(f"{kind}.jsonl:")
+    assert step.documents[0].id.startswith(f"{kind}.jsonl:")
 
 
 def test_an_answer_is_learned_too(files, shard_folder, tmp_path):

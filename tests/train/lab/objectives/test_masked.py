@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from train.data.rows import Piece, Rows
 from train.data.vocabulary import Vocabulary
+from train.lab.objectives.masked import Masked, Pairs, _lengths
 from train.objective_settings import Masked as Settings
 from train.objective_settings import NextSentence, SentenceOrder
 from train.objectives.example import IGNORED, Draws
-from train.objectives.masked import Masked, Pairs, _lengths
 
 PLAIN = Settings()
 VOCABULARY = Vocabulary(

@@ -7,11 +7,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from train.data.labelled import LabelledPiece, Window
 from train.data.vocabulary import Vocabulary
+from train.lab.objectives.labels import LONGEST, Labelled, answers, span_losses
+from train.lab.tasks.labelled import LabelledPiece, Window
 from train.objective_settings import Task
 from train.objectives.example import IGNORED, Draws
-from train.objectives.labels import LONGEST, Labelled, answers, span_losses
 
 
 def piece(number: int, window: Window) -> LabelledPiece:

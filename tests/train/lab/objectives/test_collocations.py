@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.train.objectives.test_masked import VOCABULARY, piece
+from tests.train.lab.objectives.test_masked import VOCABULARY, piece
+from train.lab.objectives.masked import LONGEST_NGRAM, Collocations, Masked, ngrams, words_of
 from train.objective_settings import Masked as Settings
 from train.objectives.example import IGNORED, Draws
-from train.objectives.masked import LONGEST_NGRAM, Collocations, Masked, ngrams, words_of
 
 CORPUS = [
     " ".join(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from llmcurate.base.errors import LlmcurateError
-from train.data.labelled import Encoder, Sample, labels_of, read_samples
+from train.lab.tasks.labelled import Encoder, Sample, labels_of, read_samples
 
 WORDS = "the cat sat on a mat and river then".split()
 

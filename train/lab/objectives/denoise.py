@@ -89,7 +89,6 @@ class SpanNoise(Noise):
         return replaced(hidden, self._sentinels())
 
     def _sentinels(self) -> Ints:
-        """Their ids, in order."""
         special = self.tokens.special
         count = sum(role.startswith("sentinel ") for role in special)
         return np.array([special[f"sentinel {number}"] for number in range(count)], np.int64)
@@ -333,7 +332,6 @@ def poisson_spans(hidden: int, mean: float, draw: Draw) -> Ints:
 
 
 def _hidden(length: int, rate: float, draw: Draw) -> Flags:
-    """Which tokens are hidden, each by itself."""
     return some(length, int(hidden_of(rate, np.array(length))), draw(length, 0))
 
 
@@ -383,6 +381,10 @@ class Denoising(Objective):
             return np.maximum(source, -(-target * context // room))
 
         return takes
+
+    @staticmethod
+    def targets(settings: Denoiser, context: int) -> int:
+        return width(settings, context)
 
     @staticmethod
     def both_ways(settings: Denoiser) -> bool:
@@ -438,7 +440,6 @@ class Denoising(Objective):
 
 
 def _counted(piece: Piece) -> Flags:
-    """Which of its tokens are scored."""
     return np.ones(len(piece.tokens), np.bool_) if piece.counted is None else piece.counted
 
 

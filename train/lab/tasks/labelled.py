@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from train.data.rows import Piece, Rows, sides
 from train.data.shards import Shards, end_of_text, load_tokenizer
 from train.data.vocabulary import Vocabulary, names_of
 from train.model.config import SPAN
+from train.model.config import Task as TaskOfModel
 from train.objective_settings import Task
 
 
@@ -48,8 +49,18 @@ class Sample:
     start: int = 0
 
 
-def _text(values: Mapping[str, Any], name: str) -> str:
-    value = values.get(name)
+@dataclass(frozen=True)
+class Line:
+    """An object of a file in JSON lines, and the number of its line from 1."""
+
+    number: int
+    values: dict[str, Any]
+
+    def text(self, name: str) -> str:
+        return _text(self.values.get(name), name)
+
+
+def _text(value: Any, name: str) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f"{name} must be a text that is not empty")
     return _encodable(value, name)
@@ -69,38 +80,38 @@ def _label(value: Any) -> str:
     return _encodable(str(value), "a label")
 
 
-def _classify(values: Mapping[str, Any], labelled: bool, line: int) -> Sample:
-    texts = tuple(
-        _text(values, name) for name in ("text", "pair") if name == "text" or name in values
-    )
-    labels = (_label(values.get("label")),) if labelled else ()
-    return Sample(line=line, texts=texts, labels=labels, key=texts[0])
+def _classify(line: Line, labelled: bool) -> Sample:
+    names = ("text", "pair") if "pair" in line.values else ("text",)
+    texts = tuple(map(line.text, names))
+    labels = (_label(line.values.get("label")),) if labelled else ()
+    return Sample(line=line.number, texts=texts, labels=labels, key=texts[0])
 
 
-def _token(values: Mapping[str, Any], labelled: bool, line: int) -> Sample:
-    words = values.get("tokens")
+def _token(line: Line, labelled: bool) -> Sample:
+    words = line.values.get("tokens")
     if not isinstance(words, list) or not words:
         raise ValueError("tokens must be a list of words")
-    texts = tuple(_text({"tokens": word}, "tokens") for word in words)
+    texts = tuple(_text(word, "tokens") for word in words)
     labels: tuple[str, ...] = ()
     if labelled:
-        named = values.get("labels")
+        named = line.values.get("labels")
         if not isinstance(named, list) or len(named) != len(words):
             raise ValueError(f"labels must be a list of {len(words)}, one for each of tokens")
         labels = tuple(map(_label, named))
-    return Sample(line=line, texts=texts, labels=labels, key=" ".join(texts))
+    return Sample(line=line.number, texts=texts, labels=labels, key=" ".join(texts))
 
 
-def _span(values: Mapping[str, Any], labelled: bool, line: int) -> Sample:
-    question, text = _text(values, "question"), _text(values, "text")
+def _span(line: Line, labelled: bool) -> Sample:
+    question, text = line.text("question"), line.text("text")
     if not labelled:
-        return Sample(line=line, texts=(question, text), labels=(), key=text)
-    answer, start = _text(values, "answer"), values.get("start")
+        return Sample(line=line.number, texts=(question, text), labels=(), key=text)
+    answer, start = line.text("answer"), line.values.get("start")
     if isinstance(start, bool) or not isinstance(start, int):
         raise ValueError("start must be a whole number, the answer's first character")
     if start < 0 or text[start : start + len(answer)] != answer:
         raise ValueError(f"the answer is not in text at character {start}")
-    return Sample(line=line, texts=(question, text), labels=(answer,), key=text, start=start)
+    texts = (question, text)
+    return Sample(line=line.number, texts=texts, labels=(answer,), key=text, start=start)
 
 
 READERS = {"classify": _classify, "token": _token, "span": _span}
@@ -111,20 +122,18 @@ def read_samples(path: Path, task: str, *, labelled: bool = True) -> list[Sample
     ``labelled``: whether labels must be there.
     """
     samples = []
-    for number, values in read_lines(path):
+    for line in read_lines(path):
         try:
-            samples.append(READERS[task](values, labelled, number))
+            samples.append(READERS[task](line, labelled))
         except ValueError as error:
-            raise UsageError(f"{path}:{number}: {error}") from None
+            raise UsageError(f"{path}:{line.number}: {error}") from None
     if not samples:
         raise UsageError(f"{path}: no lines")
     return samples
 
 
-def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of a file in JSON lines, each with the number of its line from 1; empty lines
-    count as none. Raises ``LlmcurateError``.
-    """
+def read_lines(path: Path) -> Iterator[Line]:
+    """The objects of a file in JSON lines, empty lines left out. Raises ``LlmcurateError``."""
     try:
         with path.open("rb") as file:
             for number, line in enumerate(file, 1):
@@ -136,7 +145,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                     raise UsageError(f"{path}:{number}: not JSON") from None
                 if not isinstance(values, dict):
                     raise UsageError(f"{path}:{number}: not a JSON object")
-                yield number, values
+                yield Line(number, values)
     except OSError as error:
         raise UsageError(f"{path}: cannot be read ({error.strerror})") from error
 
@@ -210,7 +219,6 @@ class Encoder:
         return encoded.ids, encoded.offsets
 
     def _joined(self, *texts: list[int]) -> tuple[Ints, Ints]:
-        """Tokens and segments of one or two texts."""
         ids, segments = [self.begin, *texts[0]], [0] * (1 + len(texts[0]))
         for text in texts[1:]:
             ids += [self.separator, *text]
@@ -438,6 +446,7 @@ class LabelledFeed(Feed):
             )
         own = own / "tokenizer.json" if own.is_dir() else own
         self.data = Labelled(path, task, own, config.context, names=names)
+        self.task = TaskOfModel(kind=task.kind, labels=self.data.names)
         super().__init__(path, config, takes=whole)
 
     def _open(self, foreign: Foreign) -> None:

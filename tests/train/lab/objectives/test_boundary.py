@@ -14,11 +14,11 @@ from llmcurate.base.errors import LlmcurateError
 from llmcurate.base.settings import change
 from tests.train.data.feed_settings import MODEL, PLAIN
 from train.hf.export import export
+from train.lab.model.heads import PLACES, beside
 from train.loop.pretrain import pretrain
 from train.model.presets import preset
 from train.objective_settings import Masked
 from train.objectives.example import IGNORED
-from train.objectives.losses import PLACES, beside
 
 
 def plain(targets: list[int], documents: list[int], at: int) -> tuple[int, int, int] | None:

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from llmcurate.base.errors import LlmcurateError
 from llmcurate.base.settings import change
-from tests.train.objectives.test_masked import VOCABULARY, piece, put_back
+from tests.train.lab.objectives.test_masked import VOCABULARY, piece, put_back
 from train.config import TrainConfig
+from train.lab.objectives.masked import Replaced, put_in, sampled
 from train.measure.accounting import flops_per_token, matmul_parameters, parameters
 from train.model.decoder import Decoder, in_whole
 from train.model.presets import preset
@@ -22,7 +23,6 @@ from train.objective_settings import Auto, Masked
 from train.objective_settings import Replaced as Settings
 from train.objectives.example import IGNORED, Draws, Example
 from train.objectives.losses import Losses
-from train.objectives.masked import Replaced, put_in, sampled
 from train.objectives.objectives import objective_for
 
 SMALL = change(

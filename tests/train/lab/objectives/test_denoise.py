@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from llmcurate.base.errors import LlmcurateError
 from train.data.rows import Piece, longest
 from train.data.vocabulary import Vocabulary
-from train.objective_settings import Spans
-from train.objectives.denoise import (
+from train.lab.objectives.denoise import (
     NOISES,
     Denoising,
     hidden_of,
@@ -24,7 +23,8 @@ from train.objectives.denoise import (
     some,
     width,
 )
-from train.objectives.denoise import spans_of as spans_in
+from train.lab.objectives.denoise import spans_of as spans_in
+from train.objective_settings import Spans
 from train.objectives.example import IGNORED, Draws
 
 END = 1000

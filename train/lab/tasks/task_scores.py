@@ -12,12 +12,14 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from train.data.labelled import Labelled, LabelledRows, Window
+from train.data.feed import Feed
 from train.data.readers import Ints
-from train.loop.evaluate import Scores, Scoring, turns
+from train.lab.objectives.labels import VALUES, answers
+from train.lab.objectives.labels import Labelled as LabelObjective
+from train.lab.tasks.labelled import Labelled, LabelledFeed, LabelledRows, Window
+from train.loop.evaluate import SCORES, Scores, Scoring, turns
 from train.model.decoder import Decoder
 from train.objectives.example import Objective
-from train.objectives.labels import VALUES, answers
 
 Entity = tuple[int, int, str]  # first word, word behind it, type
 _MARKED = re.compile(r"[BIES]-.+|O")
@@ -222,3 +224,12 @@ def assess(
         bytes=None,
         terms=agreement(data, predictions(data, windows, values)),
     )
+
+
+def of_feed(model: Decoder, feed: Feed, objective: Objective, how: Scoring) -> Scores:
+    """``assess`` of the windows that were held out."""
+    assert isinstance(feed, LabelledFeed)
+    return assess(model, feed.data, feed.aside, objective, how)
+
+
+SCORES[LabelObjective] = of_feed

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from train.data.labelled import LabelledPiece, Window, whole
+from train.config import TrainConfig
 from train.data.rows import Piece, Takes
+from train.lab.tasks.labelled import LabelledFeed, LabelledPiece, Window, whole
+from train.model.config import Task as TaskOfModel
 from train.objective_settings import Task
 from train.objectives.example import IGNORED, Draws, Example, Objective, learns
 
@@ -28,6 +31,24 @@ class Labelled(Objective):
 
     sparse = True
     likelihood = False
+
+    @staticmethod
+    def losses(settings: Task) -> Callable[[Tensor, Example], Tensor] | None:
+        return span_losses if settings.kind == "span" else None
+
+    @classmethod
+    def feed(
+        cls,
+        path: Path | None,
+        config: TrainConfig,
+        *,
+        task: TaskOfModel | None = None,
+        tokenizer: Path | None = None,
+    ) -> LabelledFeed:
+        asked = config.objective
+        assert isinstance(asked, Task)
+        names = task.labels if task is not None and task.kind == asked.kind else ()
+        return LabelledFeed(path, config, tokenizer=tokenizer, names=names)
 
     @staticmethod
     def takes(settings: Any) -> Takes | None:

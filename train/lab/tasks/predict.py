@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from llmcurate.base.errors import UsageError
-from train.data.labelled import Labelled, read_lines
+from llmcurate.base.messages import json_values
 from train.data.vocabulary import Vocabulary
-from train.device import autocast
 from train.evaluate.judge import opened
+from train.lab.objectives.labels import Labelled as Objective
+from train.lab.tasks.labelled import Labelled, read_lines
+from train.lab.tasks.task_scores import Answer, Label, agreement, predictions, said
 from train.loop.distributed import Ranks
 from train.loop.evaluate import Scoring
-from train.loop.task_scores import Answer, Label, agreement, predictions, said
 from train.model.config import ModelConfig
 from train.objective_settings import Reads, Task
-from train.objectives.labels import Labelled as Objective
 from train.runs.checkpoint import load_plan, newest
 
 LONGEST = 512  # tokens that a model of transformers reads at once
@@ -55,41 +55,41 @@ def predict(
     if width > config.context:
         raise UsageError(f"context is {width}, the model's is {config.context}: give that or less")
     settings = Task(kind=task.kind, reads=_reads(folder, config))
-    lines = [values for _, values in read_lines(path)]
-    labelled = bool(lines) and _has_labels(task.kind, lines[0])
+    lines = [line.values for line in read_lines(path)]
+    named = {"classify": "label", "token": "labels", "span": "answer"}[task.kind]
+    labelled = bool(lines) and named in lines[0]  # the others must have it then
     data = Labelled(
         path, settings, judged.tokenizer_file, width, names=task.labels, labelled=labelled
     )
     if data.shards.vocab_size > config.vocab:
         raise UsageError(f"{judged.tokenizer_file}: has more tokens than the model")
     place = judged.model.embedding.weight.device
-    how = Scoring(
-        batch_rows=batch_rows, ranks=Ranks(device=place), autocast=autocast(place, precision)
-    )
+    how = Scoring(Ranks(device=place), batch_rows, precision)
     windows = np.arange(len(data.windows))
     objective = Objective(settings, Vocabulary(size=data.shards.vocab_size))
     predicted = predictions(data, windows, said(judged.model, data, windows, objective, how))
     for sample, of_sample in predicted.items():
-        lines[sample]["prediction"] = _shown(task.kind, of_sample)
+        lines[sample]["prediction"] = json_values(_shown(task.kind, of_sample))
     figures: dict[str, float] = {"samples": len(lines), "context": width}
     return Predicted(
         lines=lines, figures=figures | (agreement(data, predicted) if labelled else {})
     )
 
 
-def _has_labels(kind: str, line: dict[str, Any]) -> bool:
-    """Return whether a line has what its task is to find; the others must have it then."""
-    return {"classify": "label", "token": "labels", "span": "answer"}[kind] in line
+@dataclass(frozen=True)
+class Words:
+    """What is said of each word."""
+
+    labels: list[str]
+    probabilities: list[float]
 
 
-def _shown(kind: str, said: Answer | list[Label]) -> dict[str, Any]:
-    """Of words a list of each, else the one that there is."""
+def _shown(kind: str, said: Answer | list[Label]) -> Answer | Label | Words:
     if isinstance(said, Answer):
-        return asdict(said)
+        return said
     if kind != "token":
-        return asdict(said[0])
-    labels, shares = [one.label for one in said], [one.probability for one in said]
-    return {"labels": labels, "probabilities": shares}
+        return said[0]
+    return Words([one.label for one in said], [one.probability for one in said])
 
 
 def _reads(folder: Path, config: ModelConfig) -> Reads:

@@ -1,0 +1,435 @@
+"""The settings of a mixture, and their short forms on the command line."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
+
+from curate.mix.design import POLICIES, PRESETS, Request
+from curate.mix.sources import Source, named
+from curate.steps.contracts import Identity, Product, digest
+from llmcurate.base.errors import UsageError
+
+# By how many copies a document stood for, how often it stands in the mix: FineWeb2's README
+# (Penedo et al. 2025), whose largest clusters are taken for boilerplate.
+PRESETS_OF_QUALITY: dict[str, tuple[tuple[float, ...], tuple[float, ...]]] = {
+    "fineweb2": ((2.0, 3.0, 5.0, 100.0, 1000.0), (1.0, 2.0, 3.0, 5.0, 8.0, 1.0))
+}
+
+
+class Curve(BaseModel):
+    """An upsampling curve over buckets of equal size, the worst first: nothing of the worst share
+    `discard`, and above it most * ((x - discard) / (1 - discard)) ** power epochs at percentile x.
+    The power follows from the amount: the more text a group must give, the flatter."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    buckets: int = Field(20, ge=2, le=1000, description="Number of buckets in the column.")
+    # Olmo 3 (2025): at most 7 times, the worst 40 % left out.
+    most: float = Field(
+        7.0, gt=0, description="Epochs at the top of the curve (7 in Dolma 3; Olmo 3, 2025)."
+    )
+    discard: float = Field(
+        0.4,
+        ge=0,
+        lt=1,
+        description="Share of the documents, the worst, that stays out (0.4 in Dolma 3).",
+    )
+
+    def epochs(self, power: float) -> list[float]:
+        """Of each bucket, the mean of the curve over its percentiles."""
+
+        def area(x: float) -> float:  # under the curve, up to percentile x
+            above = max(0.0, (x - self.discard) / (1 - self.discard))
+            return self.most * (1 - self.discard) * above ** (power + 1) / (power + 1)
+
+        edges = [bucket / self.buckets for bucket in range(self.buckets + 1)]
+        return [round((area(b) - area(a)) * self.buckets, 9) for a, b in pairwise(edges)]
+
+
+class Quality(BaseModel):
+    """Epochs by buckets of a score: epochs[i] where edges[i - 1] <= score < edges[i]."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    column: str = Field(min_length=1, description="The column that holds the score of a document.")
+    preset: Literal["fineweb2"] | None = Field(
+        None,
+        description=(
+            "Edges and epochs of a publication: `fineweb2`, for a column of the sizes of clusters "
+            "of near-duplicates (Penedo et al. 2025)."
+        ),
+    )
+    curve: Curve | None = Field(
+        None,
+        description="Upsampling curve in place of edges and epochs, for a column of buckets.",
+    )
+    edges: tuple[float, ...] = Field(
+        (),
+        description=(
+            "Scores that separate the buckets, ascending: bucket i holds scores from edge i"
+            " - 1 up to, but not including, edge i."
+        ),
+    )
+    epochs: tuple[float, ...] = Field(
+        (),
+        description=(
+            "Epochs of each bucket, one more than there are edges; all are scaled together "
+            "to the amount of their group."
+        ),
+    )
+    missing: float = Field(1.0, ge=0, description="Epochs of documents without a score.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_name(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        named = [name for name in ("preset", "curve") if values.get(name) is not None]
+        if not named:
+            return values
+        preset = PRESETS_OF_QUALITY.get(str(values.get("preset")))
+        if preset is None and named == ["preset"]:
+            return values  # the field says what there is
+        if preset is None:
+            curve = Curve.model_validate(values["curve"])
+            preset = (tuple(map(float, range(1, curve.buckets))), tuple(curve.epochs(1.0)))
+        derived = dict(zip(("edges", "epochs"), preset, strict=True))
+        # OUT/recipe.yaml has them beside what they follow from.
+        stated = {name: values[name] for name in derived if values.get(name)}
+        other = any(
+            not isinstance(value, (list, tuple)) or tuple(value) != derived[name]
+            for name, value in stated.items()
+        )
+        if len(named) == 2 or other:
+            raise ValueError("preset, curve, or edges with epochs: give one of them")
+        return {**values, **derived}
+
+    @model_validator(mode="after")
+    def _fitting(self) -> Quality:
+        if not self.edges:
+            raise ValueError("give edges with epochs, a preset, or a curve")
+        if list(self.edges) != sorted(set(self.edges)) or not all(map(math.isfinite, self.edges)):
+            raise ValueError("edges must ascend")
+        if len(self.epochs) != len(self.edges) + 1:
+            raise ValueError(
+                f"{len(self.edges)} edges make {len(self.edges) + 1} buckets of epochs"
+            )
+        if not all(0 <= e < math.inf for e in self.epochs) or not any(self.epochs):
+            raise ValueError("epochs are 0 or more, and not all 0")
+        return self
+
+    @property
+    def labels(self) -> list[str]:
+        """A name of each bucket, that of documents without a score last."""
+        edges = [f"{e:g}" for e in self.edges]
+        inner = [f"{a} to {b}" for a, b in pairwise(edges)]
+        return [f"below {edges[0]}", *inner, f"from {edges[-1]}", "no score"]
+
+
+def buckets(text: str) -> dict[str, str | list[float] | dict[str, float]]:
+    """`score:0.2,0.8:0,1,3` as column, edges and epochs; `COLUMN:fineweb2`, a preset; and
+    `COLUMN:curve`, an upsampling curve."""
+    rest, _, epochs = text.rpartition(":")
+    if rest and epochs == "curve":
+        return {"column": rest, "curve": {}}
+    if rest and epochs in PRESETS_OF_QUALITY:
+        return {"column": rest, "preset": epochs}
+    column, _, edges = rest.rpartition(":")
+    try:
+        return {
+            "column": column,
+            "edges": [float(e) for e in edges.split(",")],
+            "epochs": [float(e) for e in epochs.split(",")],
+        }
+    except ValueError:
+        raise UsageError(
+            f"mix: quality {text!r} is no COLUMN:EDGES:EPOCHS, as in score:0.2,0.8:0,1,3,"
+            f" COLUMN:{' or COLUMN:'.join(PRESETS_OF_QUALITY)} or COLUMN:curve"
+        ) from None
+
+
+class MixSettings(Product):
+    """What a mixture is to be."""
+
+    sources: dict[str, tuple[str, ...]] = Field(
+        {},
+        description=(
+            "Inputs by the name of their source. Without any the corpus of the recipe is mixed."
+        ),
+    )
+    weights: str | dict[str, float] = Field(
+        "proportional",
+        description=(
+            "Weights of the sources: `proportional` to their sizes, `temperature` (size ** "
+            "alpha; Xue et al. 2021), `unimax` (Chung et al. 2023), `llama1` (Touvron et "
+            "al. 2023, table 1), or a number by name."
+        ),
+    )
+    alpha: float = Field(
+        0.3,
+        ge=0,
+        le=1,
+        description=(
+            "Exponent of the sizes for the weights `temperature`: 1 is proportional, 0 "
+            "uniform (Xue et al. 2021)."
+        ),
+    )
+    unit: Literal["tokens", "bytes", "documents"] = Field(
+        "tokens", description="The unit of amounts, totals and shares."
+    )
+    tokenizer: str | None = Field(
+        None,
+        description=(
+            "Path of the tokenizer.json, or of its folder, that counts tokens. Without a "
+            "value a token is taken for 4 bytes."
+        ),
+    )
+    shards: dict[str, str] = Field(
+        {},
+        description=(
+            "Folders of token shards by the name of their source, which list the tokens of "
+            "its documents; they must be of the same tokenizer."
+        ),
+    )
+    total: int | None = Field(
+        None,
+        ge=1,
+        description=(
+            "Size of the mix in units. Without a value all documents of the sources are read once."
+        ),
+    )
+    amounts: dict[str, int] = Field(
+        {}, description="Amount of each source in units, by name, in place of weights."
+    )
+    epochs: dict[str, float] = Field(
+        {}, description="Epochs of each source, by name, in place of weights."
+    )
+    floors: dict[str, float] = Field(
+        {}, description="Least share of the mix of a source, by name, between 0 and 1."
+    )
+    caps: dict[str, float] = Field(
+        {}, description="Largest share of the mix of a source, by name, between 0 and 1."
+    )
+    # Muennighoff et al. 2023: up to four epochs are worth nearly as much as new data.
+    max_epochs: float = Field(
+        4.0,
+        gt=0,
+        description=(
+            "Largest number of epochs of any source; up to four are worth nearly as much as"
+            " new data (Muennighoff et al. 2023)."
+        ),
+    )
+    nearest: bool = Field(
+        False,
+        description=(
+            "Take the nearest possible mix where the one asked for cannot be had, instead "
+            "of an error."
+        ),
+    )
+    by: str | None = Field(
+        None,
+        description=(
+            "Column whose values are mixed, such as `lang`. Without a value sources are mixed."
+        ),
+    )
+    quality: Quality | None = Field(
+        None, description="Epochs by buckets of a score, within each source."
+    )
+    since: str | None = Field(
+        None,
+        description="First date of the documents in the mix (2024-01-31); older ones stay out.",
+    )
+    until: str | None = Field(
+        None, description="Date from which on documents stay out of the mix (2024-01-31)."
+    )
+    undated: bool = Field(
+        True,
+        description=(
+            "Whether documents without a date are in the mix where `since` or `until` is given."
+        ),
+    )
+    overlap: Literal["exact", "minhash", "none"] = Field(
+        "exact",
+        description=(
+            "How texts of the sources are compared for the report: by their hash, by "
+            "MinHash, or not at all."
+        ),
+    )
+    seed: int = Field(0, ge=0, lt=1 << 64, description="Seed of the order of the mix.")
+    part_bytes: int = Field(
+        64 << 20, ge=1 << 10, description="Bytes of text in each part of the mix, about."
+    )
+
+    _sources: list[Source] | None = PrivateAttr(default=None)
+
+    @field_validator("sources", mode="before")
+    @classmethod
+    def _one_input(cls, value: Any) -> Any:
+        """`{wiki: wiki/}` as `{wiki: [wiki/]}`."""
+        if not isinstance(value, dict):
+            return value
+        return {k: (v,) if isinstance(v, str) else v for k, v in value.items()}
+
+    @field_validator("total", mode="before")
+    @classmethod
+    def _amount(cls, value: Any) -> Any:
+        return whole(value)
+
+    @field_validator("amounts", mode="before")
+    @classmethod
+    def _amounts(cls, value: Any) -> Any:
+        return {k: whole(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+    @model_validator(mode="after")
+    def _checked(self) -> MixSettings:
+        from curate.mix.design import moment
+
+        if isinstance(self.weights, str) and self.weights not in (*POLICIES, *PRESETS):
+            raise ValueError(
+                f"weights {self.weights!r}: {', '.join((*POLICIES, *PRESETS))}, or name=weight,..."
+            )
+        numbers: dict[str, dict[str, float]] = {"amounts": {**self.amounts}, "epochs": self.epochs}
+        if isinstance(self.weights, dict):
+            numbers["weights"] = self.weights
+        for setting, values in numbers.items():
+            for name, value in values.items():
+                if not 0 <= value < math.inf:
+                    raise ValueError(f"{setting}: {name} is {value:g}; give 0 or more")
+        for setting, values in {"floors": self.floors, "caps": self.caps}.items():
+            for name, value in values.items():
+                if not 0 <= value <= 1:
+                    raise ValueError(f"{setting}: {name} is {value:g}; a share is between 0 and 1")
+        if self.amounts or self.epochs:
+            shared = (self.total, self.floors or None, self.caps or None)
+            if any(v is not None for v in shared) or self.weights != "proportional":
+                raise ValueError(
+                    "amounts and epochs stand in place of weights, total, floors, caps"
+                )
+        if not math.isfinite(self.max_epochs):
+            raise ValueError("max_epochs is a number")
+        if self.tokenizer and self.unit != "tokens":
+            raise ValueError(f"tokenizer: needs unit: tokens, not {self.unit}")
+        if self.shards and not self.tokenizer:
+            raise ValueError("shards: needs tokenizer, the one that made them")
+        try:
+            moment(self.since, "since"), moment(self.until, "until")
+        except UsageError as error:
+            raise ValueError(str(error)) from None
+        return self
+
+    @property
+    def reads_corpus(self) -> bool:  # type: ignore[override]
+        """Without sources, it mixes what the recipe reads or keeps."""
+        return not self.sources
+
+    def opened(self) -> list[Source]:
+        """The sources, looked at once."""
+        from curate.mix.sources import open_sources
+
+        if self._sources is None:
+            self._sources = open_sources(self.sources, self._read)
+        return self._sources
+
+    def identity(self) -> Identity:
+        identity = super().identity()
+        # Where a source lies decides nothing; its name, and what is in it, does.
+        if self.sources:
+            sources = sorted([s.name, s.fingerprint] for s in self.opened())
+            identity.settings["sources"] = sources
+        if self.tokenizer:
+            path = Path(self.tokenizer)
+            identity.contents["tokenizer"] = digest(
+                "mix", str(path / "tokenizer.json" if path.is_dir() else path)
+            )
+            identity.settings |= {"tokenizer": None, "shards": {}}  # the content counts
+        return identity
+
+    def notes(self) -> list[str]:
+        sources = self.opened() if self.sources else []
+        return [notice for source in sources for notice in source.notices]
+
+    def own_files(self) -> list[str]:
+        return [path for source in self.opened() for path in source.files] if self.sources else []
+
+    def request(self) -> Request:
+        """The settings as `design` takes them."""
+        return Request(
+            weights=self.weights,
+            alpha=self.alpha,
+            total=self.total,
+            amounts=self.amounts,
+            epochs=self.epochs,
+            floors=self.floors,
+            caps=self.caps,
+            max_epochs=self._most_epochs(),
+            buckets=(*self.quality.epochs, self.quality.missing) if self.quality else None,
+            curve=self._curve(),
+        )
+
+    def _most_epochs(self) -> float:
+        if self.quality is None or not (self.quality.preset or self.quality.curve):
+            return self.max_epochs
+        return max(self.max_epochs, *self.quality.epochs)
+
+    def _curve(self) -> Callable[[float], list[float]] | None:
+        quality = self.quality
+        if quality is None or quality.curve is None:
+            return None
+        curve = quality.curve
+        return lambda power: [*curve.epochs(power), quality.missing]
+
+
+def whole(value: Any) -> Any:
+    """`1.4e12` of a command line or YAML as a whole number; other values as they are."""
+    if isinstance(value, (str, float)):
+        try:
+            number = float(value)
+        except ValueError:
+            return value
+        if number.is_integer():
+            return int(value) if isinstance(value, str) and value.isdigit() else int(number)
+    return value
+
+
+PAIRS = ("amounts", "epochs", "floors", "caps")
+
+
+def command_settings(inputs: list[str], **options: Any) -> dict[str, Any]:
+    """The settings of the step from the short forms of the command line.
+
+    UsageError names what cannot be read.
+    """
+    settings = {**options, "sources": named(inputs)}
+    if "=" in settings.get("weights", ""):
+        settings["weights"] = pairs("weights", [settings["weights"]])
+    for name in PAIRS:
+        if name in settings:
+            settings[name] = pairs(name, settings[name])
+    if "shards" in settings:
+        settings["shards"] = {n: p[0] for n, p in named(settings["shards"]).items()}
+    if "quality" in settings:
+        settings["quality"] = buckets(settings["quality"])
+    return settings
+
+
+def pairs(setting: str, texts: Iterable[str]) -> dict[str, float]:
+    """`web=80,wiki=20` as numbers by name."""
+    numbers: dict[str, float] = {}
+    for part in (p for text in texts for p in text.split(",")):
+        name, equals, number = part.rpartition("=")
+        try:
+            value = float(number)
+        except ValueError:
+            equals = ""
+        if not equals or not name:
+            raise UsageError(f"mix: {setting}: {part!r} is no NAME=NUMBER, as in web=80,wiki=20")
+        if name in numbers:
+            raise UsageError(f"mix: {setting}: {name!r} stands twice")
+        numbers[name] = value
+    return numbers

@@ -1,0 +1,1 @@
+"""Objectives of encoders and encoder-decoders, and heads for tasks."""

@@ -1,0 +1,1 @@
+"""Labelled texts: their reading, their scores, and the labels that a model gives."""
