@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -243,3 +244,19 @@ def test_a_link_that_leads_to_itself_is_passed_over_with_a_notice(folder):
     listed = find_files([str(folder)])
     assert [file.rel for file in listed.files] == ["a/x.jsonl", "b/x.jsonl"]
     assert listed.notices == [f"skipped {folder}/round.jsonl: no regular file"]
+
+
+@pytest.mark.parametrize(
+    "path, package",
+    [
+        ("s3://b/x.jsonl", "llmcurate[s3]"),
+        (f"hf://datasets/a/b@{'0' * 40}/x.jsonl", "llmcurate[hf]"),
+    ],
+)
+def test_a_store_whose_package_is_missing_says_how_to_install_it(path, package, monkeypatch):
+    def missing(*_: Any, **__: Any) -> Any:
+        raise ImportError("no such package")
+
+    monkeypatch.setattr("fsspec.core.url_to_fs", missing)
+    with pytest.raises(UsageError, match=re.escape(f"input {path}: pip install '{package}'")):
+        find_files([path])

@@ -190,6 +190,17 @@ def test_stages_end_at_corpus_steps_and_where_the_recipe_says_cut(steps, stages)
     assert len(plan.stages) == stages
 
 
+def test_what_stands_behind_a_dedup_depends_on_its_settings():
+    def keys(steps: str) -> list[str]:
+        return [
+            s.key for s in plan_run(parse(f"steps: {steps}\n", "r.yaml"), InputPlan((), ())).stages
+        ]
+
+    first, behind = keys("[c4, {dedup_exact: {key: text}}, c4]")
+    assert keys("[c4, {dedup_exact: {key: url}}, c4]")[0] == first
+    assert keys("[c4, {dedup_exact: {key: url}}, c4]")[1] != behind
+
+
 def test_the_resolved_recipe_means_the_same():
     text = (
         "name: x\ndescription: d\ninput: [a, b]\nread: {batch_rows: 5}\n"

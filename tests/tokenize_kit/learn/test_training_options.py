@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer
+from tokenizers import AddedToken, Tokenizer
 
 from llmcurate.base.errors import LlmcurateError
 from tokenize_kit.card.figures import PIECE_BYTES
@@ -241,8 +241,9 @@ def test_the_files_beside_it_say_what_transformers_asks_for(tmp_path, model):
     tokenizer = load_tokenizer(tmp_path / "tokenizer.json")
     ids = {t["content"]: int(n) for n, t in config["added_tokens_decoder"].items()}
     assert ids == {t: tokenizer.token_to_id(t) for t in [*special, "<|reserved_0|>"]}
-    keys = {"content", "lstrip", "normalized", "rstrip", "single_word", "special"}
-    assert all(t.keys() == keys for t in config["added_tokens_decoder"].values())
+    assert {int(n): AddedToken(**t) for n, t in config["added_tokens_decoder"].items()} == (
+        tokenizer.get_added_tokens_decoder()
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -40,6 +42,12 @@ def test_causal_predicts_each_token_from_the_one_before_it():
     assert row.inputs[0, :32].tolist() == [99, *range(9), 99, *range(10, 30), 99]
     assert row.documents[0, :32].tolist() == [3] * 10 + [4] * 21 + [5]
     assert (row.documents[0, 32:] == -1).all() and (row.targets[0, 32:] == IGNORED).all()
+
+
+def test_the_tokens_of_a_source_are_read_too():
+    row = example("causal")
+    source = {"source": torch.zeros(1, 8), "source_documents": torch.tensor([[3] * 5 + [-1] * 3])}
+    assert replace(row, **source).counts == {"targets": 32, "tokens": 32 + 5}
 
 
 def test_across_documents_a_position_sees_what_stands_before_it_in_its_row():

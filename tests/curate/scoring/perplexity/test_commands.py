@@ -98,6 +98,7 @@ def test_convert_goes_both_ways(model: Path, tmp_path: Path) -> None:
         (["convert", "text.bin", "out.bin"], "no ARPA file|cut off"),
         (["convert", "MODEL", "out.bin"], "no ARPA file|cut off|too long"),
         (["convert", "MODEL", "out.bin", "--unit", "pieces"], "unit"),
+        (["convert", "MODEL", "out.bin", "--pieces", "text.bin"], "text.bin"),
     ],
     ids=" ".join,
 )
