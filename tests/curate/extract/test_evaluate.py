@@ -132,3 +132,4 @@ def test_pages_of_one_site_tell_no_more_than_one_page() -> None:
 def test_one_site_has_no_interval_and_what_is_not_measured_no_value() -> None:
     assert np.isnan(bootstrap(np.array([[2.0, 1.0]]), mean)[1:]).all()
     assert all(np.isnan(v).all() for v in bootstrap(np.zeros((3, 2)), mean))
+    assert [float(v[0]) for v in bootstrap(np.array([[1.0, 0], [1, 1]]), mean)] == [0.5, 0, 1]

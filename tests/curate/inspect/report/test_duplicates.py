@@ -50,6 +50,13 @@ def test_pairs_hold_both_texts_the_least_similar_first(methods: list[Method]) ->
     assert all(p.text and p.other and p.text != p.other for p in near.pairs)
 
 
+def test_similarities_are_counted_between_the_least_and_the_most(methods: list[Method]) -> None:
+    exact, near = methods
+    assert exact.similarity is None and near.similarity is not None
+    assert near.similarity.counts.sum() == 3
+    assert near.similarity.edges[0] <= near.pairs[0].similarity < near.similarity.edges[-1]
+
+
 def test_the_page_shows_them_side_by_side(methods: list[Method], shared_bench: Any) -> None:
     page = (shared_bench.folder / "out" / "report.html").read_text()
     assert "<del>" in page and "<ins>" in page and "class=sides" in page

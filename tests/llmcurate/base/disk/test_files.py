@@ -16,6 +16,7 @@ import xxhash
 from llmcurate.base.disk.files import (
     cache_folder,
     clear_temporary,
+    drawn_number,
     file_digest,
     part_files,
     replacing,
@@ -186,3 +187,9 @@ def test_parts_come_in_order_of_their_numbers_whatever_their_digits(tmp_path: Pa
     assert part_files(tmp_path, ".kept") == [
         tmp_path / f"part-{number:05d}.kept.parquet" for number in numbers
     ]
+
+
+def test_drawn_numbers_are_of_64_bits_and_depend_on_every_part_of_their_key() -> None:
+    numbers = [drawn_number("a", 1), drawn_number("a", 2), drawn_number("b", 1), drawn_number("a1")]
+    assert len(set(numbers)) == 4 and all(0 <= n < 1 << 64 for n in numbers)
+    assert drawn_number("a", 1) == numbers[0]
