@@ -33,6 +33,7 @@ dump = ""
 if kind.startswith("report"):
     from curate.inspect.report.page import gather
     from curate.inspect.report.page import RunPage
+    from llmcurate.base.messages import json_values
     record = json.loads((out / "run.json").read_text())
     tasks = {"seconds": 0.0, "count": 1}
     if "tasks" in kind:
@@ -46,7 +47,7 @@ if kind.startswith("report"):
         found = gather(out, run=run, sizes=Sizes(report_bytes=10**6))
     else:
         found = gather(out, threads=2 if "two" in kind else 1)
-    dump = json.dumps(found.dump())
+    dump = json.dumps(json_values(found))
     size = len(RunPage(record, found).render())
     cpu = time.process_time()
 else:

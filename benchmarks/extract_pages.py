@@ -38,7 +38,7 @@ def load_pages() -> list[Page]:
     """The pages that have passages, in the archives' order."""
     from warcio.archiveiterator import ArchiveIterator
 
-    from curate.text.buffers import decode
+    from curate.text.decoding import decode
 
     gold: dict[str, Any] = {}
     with gzip.open(need("web/gold-snippets.jsonl.gz")[0], "rt") as lines:
@@ -52,7 +52,7 @@ def load_pages() -> list[Page]:
                 row = gold.get(record.rec_headers.get_header("WARC-Record-ID") or "")
                 if record.rec_type != "response" or row is None:
                     continue
-                page, _ = decode(record.content_stream().read())
+                page = decode(record.content_stream().read()).text
                 site = site_of(row["url"])
                 pages.append(Page(page, site, row["with"], row["without"]))
                 if len(pages) == MOST:
@@ -78,7 +78,7 @@ def load_whole_pages() -> list[WholePage]:
     """The development pages of WCXB, in the archive's order."""
     from warcio.archiveiterator import ArchiveIterator
 
-    from curate.text.buffers import decode
+    from curate.text.decoding import decode
 
     with gzip.open(need("wcxb/dev-gold.jsonl.gz")[0], "rt") as lines:
         gold = {row["record_id"]: row for row in map(json.loads, lines)}
@@ -90,7 +90,7 @@ def load_whole_pages() -> list[WholePage]:
                 row = gold.get(name.strip("<>"))
                 if record.rec_type != "response" or row is None:
                     continue
-                page, _ = decode(record.content_stream().read())
+                page = decode(record.content_stream().read()).text
                 stated = (row[k] or "" for k in ("text", "title", "author", "date"))
                 site = site_of(row["url"])
                 pages.append(WholePage(page, row["url"], site, row["page_type"], *stated))

@@ -58,6 +58,7 @@ BENCHMARKS: dict[str, tuple[int, str]] = {
     "bench_metadata": (1, ""),
     "bench_minhash": (10, "--documents 300 --peer-documents 30 --datatrove-documents 50"),
     "bench_mix": (5, "--mib 2"),
+    "bench_normalize": (3, ""),
     "bench_opt_out": (3, ""),
     "bench_packing": (1, "--documents 20000"),
     "bench_paragraphs": (10, "--documents 300"),

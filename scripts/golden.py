@@ -44,7 +44,10 @@ ROOT = Path(__file__).resolve().parents[1]
 RECORD = Path(__file__).with_suffix(".json")
 SHARED = Path(os.environ.get("LLMCURATE_SHARED", ROOT.parent / "shared")) / "corpora"
 PAGES, LANGUAGES = SHARED / "wcxb" / "dev.warc.gz", SHARED / "models" / "lid.176.ftz"
-PACKAGES = ("numpy", "pyarrow", "numba", "torch", "resiliparse", "fasttext-numpy2-wheel")
+PACKAGES = (
+    *("numpy", "pyarrow", "numba", "torch", "resiliparse", "chardetng_py"),
+    "fasttext-numpy2-wheel",
+)
 Digests = dict[str, dict[str, str]]  # of a case, by part
 
 CHAIN = """\

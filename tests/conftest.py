@@ -28,6 +28,9 @@ for _name in ("OMP_NUM_THREADS", "RAYON_NUM_THREADS"):
 if _kernels := kernels_folder():
     os.environ["NUMBA_CACHE_DIR"] = str(_kernels)
 
+# No test asks the network for lists that recipes name; those of fetching have servers of their own.
+os.environ.setdefault("LLMCURATE_OFFLINE", "1")
+
 # A run of ten documents waits for the disk seventy times; tests/curate/durability.py does so, too.
 os.fsync = lambda file: None
 

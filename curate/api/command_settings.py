@@ -118,8 +118,10 @@ class Refresh(CommandSettings):
     base: str | None = Field(
         None, description="Folder or URL where the relative lines of lists begin."
     )
-    changed: Literal["refuse", "new", "skip"] = Field(
-        "refuse", description="What happens to inputs that changed since they came."
+    changed: Literal["leave", "new", "skip"] = Field(
+        "leave",
+        description="What happens to inputs that changed since they came: left as they were and"
+        " named, taken in as new ones, or left without a word.",
     )
     damaged: Literal["leave", "take"] = Field(
         "leave",

@@ -66,8 +66,8 @@ def refresh(
     """Take new inputs into a corpus that grows.
 
     Only new inputs are read; their documents are compared with all that came before. HOME/current
-    is the corpus. Exit codes: 0 new data, 3 nothing new, 65 damaged input was left out, 1 failed,
-    75 busy.
+    is the corpus. Exit codes: 0 new data, 3 nothing new, 65 damaged or changed input was left
+    out, 1 failed, 75 busy.
 
     \b
     Example:
@@ -116,7 +116,7 @@ def _run(request: Request, how: How) -> int:
         try:
             outcome = _refresh(request, how)
             code = 0 if outcome is None or outcome.new else NOTHING_NEW
-            if outcome and outcome.damaged:
+            if outcome and outcome.damage:
                 code = DAMAGED
                 hooks.call(request.home, outcome.damage, code)
         except Exception as failure:
@@ -184,7 +184,7 @@ def _print_outcome(outcome: Refreshed, how: How, as_json: bool) -> None:
     # Cron mails what is printed: with --quiet, only where something happened.
     if (outcome.new and not as_json) or not how.quiet:
         echo(outcome.line())
-    elif outcome.damaged:
+    elif outcome.damage:
         tell(outcome.damage)
     if outcome.products and not how.quiet:
         echo(f"products: {outcome.products}")

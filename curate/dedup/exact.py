@@ -64,6 +64,7 @@ class DedupExact(DedupStep):
     """Keeps one document of each set with the same text or URL."""
 
     in_tasks: ClassVar[bool] = True
+    of_texts: ClassVar[bool] = True
 
     key: Literal["text", "url"] = Field(
         "text",
@@ -110,6 +111,8 @@ class DedupExact(DedupStep):
         """The bytes of each row that are hashed, as (data: uint8[bytes], offsets: int64[rows + 1],
         absent: bool[rows], the rows that match no other)."""
         normal = self.key == "url" if self.normalize is None else self.normalize
+        if self.key == "text":
+            docs = self.compared(docs)
         if self.key == "text" and not normal:
             data, offsets = docs.buffers()
             return data, offsets, np.diff(offsets) == 0

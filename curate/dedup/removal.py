@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
+from unicodedata import unidata_version
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +31,44 @@ class Removal(CorpusStep):
             "removed."
         ),
     )
+    compare: Literal["raw", "nfc", "nfkc_cf"] = Field(
+        "raw",
+        description=(
+            "The form in which texts are compared: `raw`, as they are, which is what the papers do;"
+            " `nfc`, composed (UAX #15); or `nfkc_cf` (NFKC_Casefold, UAX #31), without case,"
+            " width, soft hyphens and zero-width spaces. The texts that are kept do not change."
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _can_compare(self) -> Removal:
+        for name, value in (("key", "url"), ("action", "cut")):
+            if self.compare != "raw" and getattr(self, name, None) == value:
+                raise ValueError(f"compare: {self.compare} is not possible with {name}: {value}")
+        return self
+
+    @property
+    def comparison(self) -> dict[str, str]:
+        """The form of comparison, and the version of the data behind it; empty for `raw`."""
+        if self.compare == "raw":
+            return {}
+        return {"compare": self.compare, "unicode": unidata_version}
+
+    def compared(self, docs: Documents) -> Documents:
+        """The documents with their texts in the form of comparison."""
+        if self.compare == "raw":
+            return docs
+        from curate.text.compared import compared_texts
+
+        return docs.replace(compared_texts(docs.text, self.compare))
+
+    def identity(self) -> Identity:
+        """With the form of comparison, and the version of its data, where it is not `raw`."""
+        identity = super().identity()
+        if self.compare == "raw":
+            return identity.without({"compare"})
+        identity.contents["unicode"] = unidata_version
+        return identity
 
     @property
     def method(self) -> str:
@@ -52,6 +91,7 @@ class Removal(CorpusStep):
 class DedupStep(Removal):
     """The settings and the way of dropping that all dedups share."""
 
+    of_texts: ClassVar[bool] = False  # copies are whole texts (overlooked.py)
     # Settings that may differ between a run and the index it is compared with. Sketches do not
     # depend on them, except that the survivor may be chosen by a column of its own.
     free: ClassVar[frozenset[str]] = frozenset({"survivor", "against", "max_removal"})
@@ -110,7 +150,8 @@ class DedupStep(Removal):
 
     def comparable(self) -> dict[str, Any]:
         """The settings that this step and an index must share."""
-        return {k: v for k, v in self.model_dump(mode="json").items() if k not in self.free}
+        settings = self.model_dump(mode="json", exclude={*self.free, "compare"})
+        return settings | self.comparison
 
     def earlier(self) -> list[indexes.Index]:
         """The indexes of `against`, in order; UsageError where one cannot be used. Read once: a

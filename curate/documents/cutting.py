@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from curate.text.buffers import text_array
 from curate.text.unicode import space_bytes
@@ -137,8 +139,10 @@ def cut(docs: Documents, spans: Spans) -> Documents:
     # Of one type, whoever made them: for each other one the kernel would be compiled again.
     columns = (spans.rows, spans.start, spans.end, spans.replacement)
     rows, start, end, which = (np.ascontiguousarray(column, np.int64) for column in columns)
-    out, out_offsets = _without(data, offsets, rows, start, end, which, filling, at)
-    return docs.edit(text_array(out, out_offsets), spans)
+    text: pa.Array = text_array(*_without(data, offsets, rows, start, end, which, filling, at))
+    if docs.text.null_count:  # a page that is still a payload stays one
+        text = pc.if_else(docs.text.is_valid(), text, pa.scalar(None, pa.large_string()))
+    return docs.edit(text, spans)
 
 
 def cut_marked(

@@ -124,6 +124,8 @@ SPANS = 2 * (len(ATTR) + 1)  # of `spans`: start and end of the value of attribu
 _BASIS, _PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)
 _CLASS, _ID, _ROLE, _ITEMPROP = (ATTR[n] for n in ("class", "id", "role", "itemprop"))
 _STYLE, _HIDDEN, _ARIA = ATTR["style"], ATTR["hidden"], ATTR["aria-hidden"]
+_MODE = ATTR["shadowrootmode"]
+_OPEN, _CLOSED = (np.frombuffer(word, np.uint8) for word in (b"open", b"closed"))
 _OVERLAY = BIT["overlay"]
 _SPACE = np.zeros(256, np.bool_)
 _SPACE[[9, 10, 12, 13, 32]] = True
@@ -285,6 +287,13 @@ def read_attributes(data, i, z, spans, keys, values, states, state_bits):
             hidden = True
         elif attribute == _ARIA and e - a == 4:  # "true"
             hints |= _OVERLAY
+
+
+@njit(nogil=True)
+def is_shadow_root(data, seen, spans):
+    """Whether a template is a shadow root that the page declares (HTML, 4.12.3)."""
+    a, z = spans[2 * _MODE], spans[2 * _MODE + 1]
+    return seen >> _MODE & 1 != 0 and (same(data, a, z, _OPEN) or same(data, a, z, _CLOSED))
 
 
 @njit(nogil=True)

@@ -25,7 +25,7 @@ from curate.extract.metadata_choice import stated
 from curate.extract.net import choose, fitted, groups_of
 from curate.extract.render import render
 from curate.extract.scan import count_tags, scan
-from curate.extract.tags import ATTR, END, MAX_ELEMENTS, START, TAG, hash_table
+from curate.extract.tags import ATTR, END, LINK_BYTES, MAX_ELEMENTS, START, TAG, hash_table
 from curate.text.buffers import text_buffers
 from llmcurate.base.kernels import njit
 
@@ -45,13 +45,15 @@ def tables() -> Any:
 class MainTexts:
     """text: a row a page; tags: int64[rows], with no text where they are over MAX_ELEMENTS; meta:
     int64[rows, FIELDS, 3]: rank and place in data, the input's bytes (metadata.py); kinds,
-    chances: int64[rows] of net.KINDS, -1 for a page without text, and float32[rows]."""
+    chances: int64[rows] of net.KINDS, -1 for a page without text, and float32[rows]; linked:
+    float32[rows], the share of the text that stands in links."""
 
     text: pa.LargeStringArray
     tags: np.ndarray
     meta: np.ndarray
     kinds: np.ndarray
     chances: np.ndarray
+    linked: np.ndarray
     data: np.ndarray
 
     def stated(self, row: int) -> list[str | None]:
@@ -66,6 +68,7 @@ def main_texts(pages: pa.LargeStringArray, markdown: bool = False, net: Any = No
     rows = len(offsets) - 1
     tags, meta = np.zeros(rows, np.int64), np.zeros((rows, FIELDS, 3), np.int64)
     kinds, chances = np.full(rows, -1, np.int64), np.zeros(rows, np.float32)
+    linked = np.zeros(rows, np.float32)
     texts = [b""] * rows
     net = net or fitted()
     for row, (a, z) in enumerate(itertools.pairwise(offsets.tolist())):
@@ -75,8 +78,9 @@ def main_texts(pages: pa.LargeStringArray, markdown: bool = False, net: Any = No
             if len(blocks):
                 keep, kinds[row], chances[row] = choose(page, blocks, nodes, net)
                 texts[row] = render(page, blocks, nodes, keep, markdown).tobytes()
+                linked[row] = blocks[keep][:, LINK_BYTES].sum() / max(1, len(texts[row]))
     text = pa.array(texts, pa.large_binary()).view(pa.large_string())
-    return MainTexts(text, tags, meta, kinds, chances, data)
+    return MainTexts(text, tags, meta, kinds, chances, linked, data)
 
 
 def main_text(page: str, markdown: bool = False) -> str:

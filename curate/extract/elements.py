@@ -187,7 +187,7 @@ def close_element(st, stack, opened, keys, tag, key):
         k -= 1
     if k == 0:
         return
-    if block or not between:
+    if block or not between or kind & IS_SCOPE:
         pop_to(st, stack, opened, k)
     else:  # it stays on the stack without effect
         row = stack[k]

@@ -17,19 +17,23 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from curate.extract.blocks import main_texts
+from curate.extract.blocks import MainTexts, main_texts
+from curate.extract.markup import FEW, SURER
+from curate.extract.metadata import BYLINES, SCRIPTS
 from curate.extract.metadata_choice import things_of
-from curate.extract.net import fitted
+from curate.extract.net import KINDS, fitted
 
 # Chosen on WCXB (docs/extraction.md): on pages with more text of their own, data made it worse.
-FEW = 300  # letters of a page's own text below which it counts as nearly empty
 ENOUGH = 200  # letters that embedded text must have
-SURER = 3  # how many times longer the text of a source must be that is less sure
+MOSTLY = 0.5  # share of a page's own text that stands in links
+MENU = 1000  # letters of links from which on they may be a list that the page is for
+LITTLE = 0.2  # share of it that the data may hold which are taken instead
+LONGER = 2  # how many times as long a body must be that is taken instead of what is no links
 MAX_DATA = 2 << 20  # characters of a script or attribute that is parsed
 MAX_STRINGS = 2000  # strings of a page that are taken
 
 # Attributes hold no "<", so that a search ends at the next tag: time is linear in the page.
-_TAG = re.compile(r"<(/?)(script|template)\b([^<>]{0,2000})>", re.IGNORECASE)
+_TAG = re.compile(r"<(/?)(script|template|noframes)\b([^<>]{0,2000})>", re.IGNORECASE)
 _STATE = re.compile(
     r"\b(?:__NUXT__|__INITIAL_STATE__|__PRELOADED_STATE__|__APOLLO_STATE__)\W{0,9}="
 )
@@ -55,8 +59,9 @@ def embedded_text(page: str, markdown: bool = False) -> tuple[str, str] | None:
     templates: list[str] = []
     data: list[str] = []
     for name, attributes, inside in _elements(page):
-        if name == "template":
-            templates.append(inside)
+        if name in ("template", "noframes"):
+            if "shadowroot" not in attributes:  # which is text of the page
+                templates.append(inside)
         elif "ld+json" in attributes:
             stated += _statements(_parsed(inside))
         elif "json" in attributes:
@@ -72,6 +77,34 @@ def embedded_text(page: str, markdown: bool = False) -> tuple[str, str] | None:
         if len(text) >= max(ENOUGH, SURER * len(best[0])):
             best = text, source
     return best if best[0] else None
+
+
+def instead(
+    page: str, text: str, found: MainTexts, row: int, markdown: bool = False
+) -> tuple[str, str] | None:
+    """As embedded_text, where it is likelier the page's text than what HTML gave (found, row); None
+    else.
+
+    That is where HTML gave FEW letters, and where the data hold LITTLE of what it gave: menus and
+    lists of other pages, which are MOSTLY links on a page that is no list by its kind, or of less
+    than MENU letters, or shorter than a body that JSON-LD states.
+    """
+    few = len(text) < FEW
+    is_list = KINDS[found.kinds[row]] in ("collection", "listing") and len(text) >= MENU
+    links = found.linked[row] > MOSTLY and not is_list
+    scripts = found.meta[row, SCRIPTS:BYLINES]
+    longest = (scripts[:, 2] - scripts[:, 1]).max()
+    stated = longest >= LONGER * len(text) and '"articleBody"' in page
+    data = embedded_text(page, markdown) if few or links or stated else None
+    if data is None or len(data[0]) <= len(text):
+        return None
+    if few:
+        return data
+    if not links and (data[1] != "json-ld" or len(data[0]) < LONGER * len(text)):
+        return None
+    body = " ".join(data[0].split())
+    lines = [" ".join(line.split()).removeprefix("- ") for line in text.splitlines()]
+    return data if sum(len(x) for x in lines if x in body) <= LITTLE * len(text) else None
 
 
 def _elements(page: str) -> Iterator[tuple[str, str, str]]:

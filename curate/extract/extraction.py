@@ -6,7 +6,10 @@ HTML to text: those in EXTRACTORS, whose libraries MODULES names.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from html import unescape
+from importlib.metadata import version
 from importlib.util import find_spec
 from typing import Any, ClassVar, Literal
 
@@ -15,9 +18,25 @@ import pyarrow as pa
 from pydantic import Field
 
 from curate.documents.documents import DATE, Documents
+from curate.documents.limits import Limit, decide
+from curate.extract.markup import FEW, SURER, from_xhtml, lost_xhtml, with_shadow_roots
+from curate.formats.mime import is_xml
 from curate.steps.contracts import Identity, Step, step
-from curate.text.buffers import decode
+from curate.text.decoding import Undecodable, decode
 from llmcurate.base.errors import RunFailed, UsageError
+
+# Control characters U+0080 to U+009F in UTF-8 are characters of windows-1252 that were decoded as
+# Latin-1; HTML reads references to their numbers so.
+_C1 = re.compile(rb"\xc2[\x80-\x9f]")
+_C1_TEXT = {chr(n).encode(): unescape(f"&#{n};").encode() for n in range(0x80, 0xA0)}
+
+
+def _has_c1(payload: bytes) -> bool:
+    at = payload.find(b"\xc2")  # ten times as fast as a search for the expression
+    while 0 <= at < len(payload) - 1 and payload[at + 1] >= 0xA0:
+        at = payload.find(b"\xc2", at + 2)
+    return at >= 0
+
 
 MAX_DEPTH = 512  # where browsers stop nesting too (Blink: kMaximumHTMLParserDOMTreeDepth)
 MAX_WORK = 20_000_000  # elements times blocks: about a second of main content at worst
@@ -173,7 +192,11 @@ def justext(language: str) -> Callable[[str], str]:
     return text
 
 
-HTML_TYPES = ("text/html", "application/xhtml+xml")
+def may_declare(mime: str | None) -> bool:
+    """Whether bytes of a type may say their encoding themselves: HTML, XML, and an unknown type."""
+    return mime is None or mime == "text/html" or mime.endswith("xml")
+
+
 EXTRACTORS: dict[str, Callable[[str], str]] = {"resiliparse": main_text, "text": full_text}
 
 
@@ -182,7 +205,9 @@ class Extract(Step):
     """Turns HTML into text; rows that already have text pass unchanged."""
 
     # 2: list bullets and alternative texts, as DCLM has them. 3, 4: blocks by the network.
-    version: ClassVar[int] = 4
+    # 5: encodings as browsers have them; XHTML, shadow roots, control characters, data of pages
+    # that are mostly links.
+    version: ClassVar[int] = 5
 
     extractor: Literal["blocks", "resiliparse", "trafilatura", "justext", "text"] = Field(
         "blocks",
@@ -197,8 +222,9 @@ class Extract(Step):
     )
     embedded: bool = Field(
         True,
-        description="Whether blocks takes the text of a nearly empty page from its data (JSON-LD,"
-        " data for scripts, templates); the column extract.source says which.",
+        description="Whether blocks takes the text of a page that has next to none, or links alone,"
+        " from its data (JSON-LD, data for scripts, templates); the column extract.source says"
+        " which.",
     )
     favor: Literal["balanced", "precision", "recall"] = Field(
         "balanced",
@@ -216,20 +242,33 @@ class Extract(Step):
         description="Pages of more bytes are dropped, since a parsed page takes many times its size"
         " in memory.",
     )
+    max_replaced: int | None = Field(
+        None,
+        ge=0,
+        description="The most replacement characters (U+FFFD) that decoding may put in for invalid"
+        " bytes; pages with more are dropped.",
+    )
 
     def identity(self) -> Identity:
         need(self.extractor)
         if self.extractor == "justext":
             stop_words(self.stop_words)
-        return super().identity()
+        identity = super().identity()
+        identity.contents["detector"] = version("chardetng_py")
+        return identity
 
     def apply(self, docs: Documents) -> Documents:
         if "payload" not in docs.table.column_names:
             return docs.drop(docs.text.is_null().to_numpy(zero_copy_only=False), "no_payload")
         batch = Batch(docs, self.max_html_bytes)
         if self.extractor == "blocks":
-            return batch.by_blocks(self.format == "markdown", self.embedded).finish()
-        return batch.one_by_one(self._function()).finish()
+            batch.by_blocks(self.format == "markdown", self.embedded)
+        else:
+            batch.one_by_one(self._function())
+        return decide(batch.finish(), self.limits())
+
+    def limits(self) -> list[Limit]:
+        return [Limit("many_replaced", "replaced", "max_replaced", self.max_replaced, above=True)]
 
     def _function(self) -> Callable[[str], str]:
         if self.extractor == "trafilatura":
@@ -249,26 +288,35 @@ class Batch:
         self.texts: list[str | None] = []
         self.pages: list[str | None] = [None] * rows  # HTML that is still to be extracted
         self.encodings: list[str | None] = [None] * rows
+        self.replaced = np.zeros(rows, np.int64)
+        self.undecodable: dict[str, list[int]] = {}  # rows by the label of their encoding
         self.details: list[str | None] = [None] * rows
         self.size = np.zeros(rows, np.int64)
         self.depth = np.zeros(rows, np.int64)
         self.tags = np.zeros(rows, np.int64)
         self.columns: dict[str, pa.Array] = {}
-        names = ("text", "payload", "mime", "charset")
+        names = ("text", "payload", "mime", "charset", "url")
         for row, values in enumerate(zip(*(docs.table[n] for n in names), strict=True)):
-            ready, payload, mime, charset = (v.as_py() for v in values)
+            ready, payload, mime, charset, url = (v.as_py() for v in values)
             self.texts.append(ready)
             if ready is not None or payload is None:
                 continue
             self.size[row] = len(payload)
             if len(payload) > max_html_bytes:
                 continue
-            html = mime in HTML_TYPES
-            page, self.encodings[row] = decode(payload, charset, html=html)
-            if mime is not None and mime.startswith("text/") and not html:
+            try:
+                decoded = decode(payload, charset, html=may_declare(mime), url=url)
+            except Undecodable as error:
+                self.undecodable.setdefault(str(error), []).append(row)
+                continue
+            page, self.encodings[row], self.replaced[row] = decoded
+            if decoded.encoding == "utf-8" and _has_c1(payload):
+                page = _C1.sub(lambda c1: _C1_TEXT[c1[0]], payload).decode("utf-8", "replace")
+            xml = mime is not None and is_xml(mime) and "<html" in page[:4096].lower()
+            if mime is not None and mime.startswith("text/") and not (xml or mime == "text/html"):
                 self.texts[row] = page
             else:
-                self.pages[row] = page
+                self.pages[row] = from_xhtml(page) if xml else page
 
     def one_by_one(self, extract: Callable[[str], str]) -> Batch:
         """Text by a function from a page to its text."""
@@ -276,7 +324,12 @@ class Batch:
             if page is None:
                 continue
             try:
-                self.texts[row] = extract(page)
+                page = with_shadow_roots(page)
+                text = extract(page)
+                if len(text) < FEW and (other := lost_xhtml(page)):
+                    again = extract(other)
+                    text = again if len(again) >= SURER * len(text) else text
+                self.texts[row] = text
             except MemoryError:
                 raise
             except TooDeep as error:
@@ -289,49 +342,42 @@ class Batch:
         """Text, its source, title, date, author, language and kind of page by blocks."""
         from curate.extract import metadata
         from curate.extract.blocks import main_texts
+        from curate.extract.embedded import instead
         from curate.extract.net import KINDS
         from curate.extract.tags import MAX_ELEMENTS
 
-        pages = pa.array(self.pages, pa.large_string())
-        result = main_texts(pages, markdown)
-        columns: dict[str, list[Any]] = {
-            "title": [],
-            "published": [],
-            "author": [],
-            "lang_hint": [],
-            "source": [],
-        }
+        result = main_texts(pa.array(self.pages, pa.large_string()), markdown)
+        texts = result.text.to_pylist()
+        found = [(result, row) for row in range(len(texts))]
+        few = [(r, page) for r, page in enumerate(self.pages) if page and len(texts[r]) < FEW]
+        others = {row: other for row, page in few if (other := lost_xhtml(page))}
+        again = main_texts(pa.array(others.values(), pa.large_string()), markdown)
+        for k, (row, text) in enumerate(zip(others, again.text.to_pylist(), strict=True)):
+            if text and len(text) >= SURER * len(texts[row]):
+                found[row], texts[row], self.pages[row] = (again, k), text, others[row]
+                result.kinds[row], result.chances[row] = again.kinds[k], again.chances[k]
+        rows: list[tuple[Any, ...]] = []
         for row, page in enumerate(self.pages):
-            title = date = author = lang = source = None
-            if page is not None:
-                many = result.tags[row] > MAX_ELEMENTS
-                self.tags[row] = result.tags[row] if many else 0
-                self.texts[row] = None if many else result.text[row].as_py()
-                title, date, author, lang = result.stated(row)
-                if not many:
-                    source = self._take_embedded(row, page, markdown) if embedded else "page"
-            columns["title"].append(title)
-            columns["published"].append(metadata.published(date))
-            columns["author"].append(metadata.author(author))
-            columns["lang_hint"].append(metadata.language_tag(lang))
-            columns["source"].append(source)
-        for name, values in columns.items():
-            self.columns[name] = pa.array(values, DATE if name == "published" else pa.string())
+            if page is None:
+                rows.append((None,) * 5)
+                continue
+            where, k = found[row]
+            many = where.tags[k] > MAX_ELEMENTS
+            self.tags[row] = where.tags[k] if many else 0
+            self.texts[row], source = (None, None) if many else (texts[row], "page")
+            if embedded and not many and (data := instead(page, texts[row], where, k, markdown)):
+                self.texts[row], source = data
+            title, day, by, lang = where.stated(k)
+            date, author = metadata.published(day), metadata.author(by)
+            rows.append((title, date, author, metadata.language_tag(lang), source))
+        for i, name in enumerate(("title", "published", "author", "lang_hint", "source")):
+            kind = DATE if name == "published" else pa.string()
+            self.columns[name] = pa.array([values[i] for values in rows], kind)
         unknown = result.kinds < 0
         kinds = pa.array(KINDS).take(pa.array(result.kinds, pa.int64(), mask=unknown))
         self.columns["kind"] = kinds
         self.columns["kind_probability"] = pa.array(result.chances, pa.float32(), mask=unknown)
         return self
-
-    def _take_embedded(self, row: int, page: str, markdown: bool) -> str:
-        """The source of a page's text: its data, where it is nearly empty and they hold more."""
-        from curate.extract.embedded import FEW, embedded_text
-
-        text = self.texts[row] or ""
-        if len(text) < FEW and (data := embedded_text(page, markdown)) and len(data[0]) > len(text):
-            self.texts[row], source = data
-            return source
-        return "page"
 
     def finish(self) -> Documents:
         """The batch with its texts, columns and reasons."""
@@ -339,12 +385,17 @@ class Batch:
         large, many = self.size > self.limit, self.tags > 0
         docs = self.docs.replace(pa.array([t or "" for t in self.texts], pa.large_string()))
         docs = docs.annotate("encoding", pa.array(self.encodings, pa.string()))
+        docs = docs.annotate("replaced", self.replaced)
         for name, values in self.columns.items():
             docs = docs.annotate(name, values)
         docs = docs.drop(large, "html_too_large", self.size, self.limit)
         docs = docs.drop(self.depth > 0, "nested_too_deep", self.depth, MAX_DEPTH)
         docs = self._too_many(docs, many)
-        unparsable = failed & ~large & ~many & (self.depth == 0)
+        other = np.zeros(len(failed), np.bool_)
+        for label, rows in sorted(self.undecodable.items()):
+            mask = np.isin(np.arange(len(failed)), rows)
+            docs, other = docs.drop(mask, f"undecodable_{label}"), other | mask
+        unparsable = failed & ~other & ~large & ~many & (self.depth == 0)
         docs = docs.drop(unparsable, "unparsable", detail=self.details)
         empty = np.array([not (t or "").strip() for t in self.texts], np.bool_)
         return docs.drop(empty & ~failed, "no_text")

@@ -135,7 +135,10 @@ def put(st, text, stack, source, i, j):
 def put_blank(st, text, stack, b):
     """White space in text: kept in preformatted text, else remembered."""
     if st[ST_PRE]:
-        if b == 13 or st[ST_MUTE]:
+        if st[ST_MUTE]:
+            return
+        if b == 13:  # of a character reference: as a space (CSS Text 3, section 4.1)
+            st[ST_PENDING] = max(st[ST_PENDING], SPACED)
             return
         if st[ST_POS] == st[ST_FROM]:
             if b == 10:  # empty lines before preformatted text
@@ -153,6 +156,28 @@ def put_blank(st, text, stack, b):
         st[ST_POS] += 1
     elif st[ST_PENDING] < NEWLINE:
         st[ST_PENDING] = NEWLINE if b == 10 or b == 13 else max(st[ST_PENDING], SPACED)
+
+
+@njit(nogil=True)
+def _in_word(lead, second):
+    """Whether a character may be a letter or a digit, by its first two bytes: not punctuation and
+    symbols of ASCII, Latin-1 and CJK, nor general ones."""
+    if lead < 128:
+        return 48 <= lead <= 57 or 97 <= (lead | 32) <= 122
+    return lead > 0xC2 and lead != 0xE2 and not (lead == 0xE3 and second == 0x80)
+
+
+@njit(nogil=True)
+def part(st, text, data, i, z):
+    """A control character in text, behind which is i: it is left out, and parts words. A tag or a
+    reference that follows counts as part of one; kana and Han need no blank."""
+    at = st[ST_POS]
+    if st[ST_MUTE] or st[ST_PENDING] or at == st[ST_FROM] or i + 1 >= z:
+        return
+    last, b, c = np.int64(text[at - 1]), np.int64(data[i]), np.int64(data[i + 1])
+    follows = b == 38 or b == 60 or (_in_word(b, c) and not _wide(b, c))
+    if follows and (last >= 128 or _in_word(last, 0)):
+        st[ST_PENDING] = SPACED
 
 
 @njit(nogil=True)
@@ -216,13 +241,15 @@ def put_formula(st, text, stack, source, i, j, display, plain, letters, entities
 @njit(nogil=True)
 def special_at(data, i, z):
     """(bytes, what) at a lead byte of the classes C2 and WIDE_BLANK: 1 white space, 2 nothing to
-    see (soft hyphen, byte order mark), 0 an ordinary character."""
+    see (soft hyphen, byte order mark), 3 a control character, 0 an ordinary character."""
     b = data[i]
     c = data[i + 1] if i + 1 < z else 0
     if b == 0xC2:
         if c == 0xA0 or c == 0x85:
             return 2, 1
-        return 2, 2 if c == 0xAD or 0x80 <= c < 0xA0 else 0
+        if c == 0xAD:
+            return 2, 2
+        return 2, 3 if 0x80 <= c < 0xA0 else 0
     d = data[i + 2] if i + 2 < z else 0
     if b == 0xE2 and c == 0x80 and (d <= 0x8A or d == 0xA8 or d == 0xA9 or d == 0xAF) and d >= 0x80:
         return 3, 1

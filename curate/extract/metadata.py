@@ -81,6 +81,7 @@ _RANK = np.array([r for _, _, r in _NAMED])
 _LD_JSON = np.frombuffer(b"application/ld+json", np.uint8)
 _KEY_HEADLINE = np.frombuffer(b'"headline"', np.uint8)
 _KEY_DATE = np.frombuffer(b'"datePublished"', np.uint8)
+_KEY_BODY = np.frombuffer(b'"articleBody"', np.uint8)
 _KEY_AUTHOR = np.frombuffer(b'"author"', np.uint8)
 _AUTHOR, _BYLINE, _DATE, _PUBLISH, _POSTED = (
     np.frombuffer(word, np.uint8) for word in (b"author", b"byline", b"date", b"publish", b"posted")
@@ -220,6 +221,7 @@ def note_script(data, a, z, seen, spans, meta):
             _is_at(data, i, z, _KEY_HEADLINE)
             or _is_at(data, i, z, _KEY_DATE)
             or _is_at(data, i, z, _KEY_AUTHOR)
+            or _is_at(data, i, z, _KEY_BODY)
         ):
             _append(meta, SCRIPTS, BYLINES, 1, a, z)
             return

@@ -10,6 +10,7 @@ import numpy as np
 
 from curate.extract.attributes import (
     SPANS,
+    is_shadow_root,
     numbers_lines,
     read_attributes,
     read_name,
@@ -27,6 +28,7 @@ from curate.extract.flow import (
     PLAIN,
     WIDE_BLANK,
     flush,
+    part,
     put,
     put_blank,
     put_formula,
@@ -71,6 +73,7 @@ from llmcurate.base.kernels import njit
 _BR, _BODY, _HTML, _HEAD = (TAG[n] for n in ("br", "body", "html", "head"))
 _SCRIPT, _TITLE, _MATH, _IMG = (TAG[n] for n in ("script", "title", "math", "img"))
 _CODE, _LISTING, _PRE_TAG, _TD = (TAG[n] for n in ("code", "listing", "pre", "td"))
+_TEMPLATE = TAG["template"]
 _MATH_BEGINS = np.frombuffer(b"<math", np.uint8)
 _CODE_WORD = np.frombuffer(b"code", np.uint8)
 
@@ -201,13 +204,19 @@ def _read_page(
                 if special == 1:
                     put_blank(st, text, stack, np.int64(32))
                 i = min(i + n, z)
+                if special == 3:
+                    part(st, text, data, i, z)
             continue
         if kind == BLANK:
-            put_blank(st, text, stack, np.int64(b))
             i += 1
+            if b == 13:  # CR and CRLF are LF (HTML, 13.2.3.5)
+                i += i < z and data[i] == 10
+                b = np.uint8(10)
+            put_blank(st, text, stack, np.int64(b))
             continue
         if kind == CONTROL:
             i += 1
+            part(st, text, data, i, z)
             continue
         if kind == AMPERSAND:
             n, m = read_entity(data, i, z, letters, *tables.entities)
@@ -217,6 +226,8 @@ def _read_page(
                 i += 1
                 continue
             i += n
+            if m == 0:  # of a control character
+                part(st, text, data, i, z)
             if m == 0 or st[ST_MUTE]:
                 continue
             kind = CLASS[letters[0]]
@@ -225,7 +236,9 @@ def _read_page(
                 _, special = special_at(letters, 0, m)
             if special == 1 or kind == BLANK:
                 put_blank(st, text, stack, np.int64(32 if special else letters[0]))
-            elif special == 0 and kind != CONTROL:
+            elif special == 3 or kind == CONTROL:
+                part(st, text, data, i, z)
+            elif special == 0:
                 put(st, text, stack, letters, 0, m)
             continue
         # A "<".
@@ -315,6 +328,8 @@ def _read_page(
         # What hides the source of a formula, beside its picture, hides no text.
         hidden = hidden and not starts_with(data, i, z, _MATH_BEGINS)
         mute = shows_formula(data, seen, spans)
+        if tag == _TEMPLATE:  # a shadow root stands before what its host holds, whatever slots say
+            mute = not is_shadow_root(data, seen, spans)
         if st[ST_PRE] or tag == _TD or tag == _PRE_TAG:
             mute = mute or (st[ST_PRE] and hidden) or numbers_lines(data, seen, spans)
         shape = np.int64(0)

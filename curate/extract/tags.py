@@ -10,16 +10,14 @@ VOID = "area base br col embed hr img input link meta param source track wbr".sp
 # Content that is not text of the page, up to the end tag, whatever stands in between.
 RAW = "script style iframe noembed noframes textarea title svg".split()
 # Elements whose text is not read: what they hold is an interface, or replaced by a plug-in.
-MUTE = (
-    "select button template audio video canvas object datalist map annotation annotation-xml"
-).split()
+MUTE = ("select button audio video canvas object datalist map annotation annotation-xml").split()
 BLOCK = (
     "address article aside blockquote body caption center dd details dialog dir div dl dt fieldset "
     "figcaption figure footer form h1 h2 h3 h4 h5 h6 header hgroup hr html legend li listing main "
     "menu nav ol p pre search section summary table tbody td tfoot th thead tr ul"
 ).split()
 BOLD = "b strong em i u mark big".split()
-INLINE = "a code kbd samp tt time span q font head noscript math".split() + BOLD
+INLINE = "a code kbd samp tt time span q font head noscript math template".split() + BOLD
 # Blocks that are lines where they stand in preformatted text.
 LINE = "div li ol pre table tbody td tfoot th thead tr ul".split()
 
@@ -38,7 +36,7 @@ for _names, _bit in (
     (BOLD, IS_BOLD),
     (LINE, IS_LINE),
     # An end tag inside of these closes nothing outside ("has an element in scope").
-    ("table td th caption html".split(), IS_SCOPE),
+    ("table td th caption html template".split(), IS_SCOPE),
     ("table tbody thead tfoot tr td th caption".split(), IS_CELL_PART),
 ):
     for _name in _names:
@@ -47,9 +45,10 @@ for _names, _bit in (
 # Attributes that are read.
 ATTRIBUTES = (
     "class id role itemprop style hidden aria-hidden datetime content name property http-equiv "
-    "lang xml:lang type rel href alt src display"
+    "lang xml:lang type rel href alt src display shadowrootmode"
 ).split()
 ATTR = {name: number for number, name in enumerate(ATTRIBUTES, 1)}
+ATTR["shadowroot"] = ATTR["shadowrootmode"]  # its name before
 
 SLOTS = 1024  # of each table; open addressing
 _BASIS = 0xCBF29CE484222325

@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 from curate.fetch.transfer import PART, Wanted
+from curate.text.decoding import decode
 from llmcurate.base.disk.files import check_regular, inside
 from llmcurate.base.errors import UsageError
 
@@ -117,7 +118,7 @@ def listed_files(
         data = _unpacked(data, source)
     if len(data) > MOST_LIST:
         raise _too_long(source)
-    lines = data.decode("utf-8", "replace").removeprefix("\ufeff").splitlines()
+    lines = decode(data, html=False).text.replace("\ufeff", "").splitlines()  # of joined lists
     entries = []
     for number, line in enumerate(lines, 1):
         if line.strip() and not line.lstrip().startswith("#"):
@@ -148,7 +149,7 @@ def read_list(location: str, sha256: str | None, label: str, key: str) -> bytes:
         raise UsageError(f"{label}: {location} has another sha256 than the one given")
     if data[:2] == b"\x1f\x8b":
         data = _unpacked(data, f"{label}: {location}")
-    return data.removeprefix(b"\xef\xbb\xbf")
+    return data.replace(b"\xef\xbb\xbf", b"")  # joined lists have them within
 
 
 def check_elsewhere(url: str, source: str, where: str) -> None:

@@ -4,7 +4,9 @@ once, into the folder of caches, and is what its sha256 says."""
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from curate.fetch.download import OFFLINE, fetch_one
@@ -39,19 +41,52 @@ class Published:
         UsageError where that cannot be. otherwise: the beginning of its line, which says what is
         missing and how else to give it.
         """
-        path = self.path
-        if path.is_file():
-            return path
-        if os.environ.get(OFFLINE):
-            raise self._missing(otherwise, f"{OFFLINE} is set")
-        size = f"{self.size / 1e6:.1f} MB" if self.size >= 100_000 else f"{self.size:,} bytes"
-        say(f"fetching {self.url} ({size}) to {path.parent}")
-        try:
-            fetch_one(Wanted(self.url, path, f"sha256:{self.sha256}", most=self.size), tries=3)
-        except RunFailed as error:
-            raise self._missing(otherwise, f"download failed: {error}") from None
-        return path
+        if why := self.why_not():
+            folder = self.path.parent
+            raise UsageError(
+                f"{otherwise}, or allow the download of {self.url} to {folder} ({why})"
+            )
+        return self.path
 
-    def _missing(self, otherwise: str, why: str) -> UsageError:
-        folder = self.path.parent
-        return UsageError(f"{otherwise}, or allow the download of {self.url} to {folder} ({why})")
+    def why_not(self, tries: int = 3, seconds: float = 60.0) -> str | None:
+        """Fetches the file where it is not there; None, or why that cannot be. tries, seconds: as
+        of `download`."""
+        if self.path.is_file():
+            return None
+        if os.environ.get(OFFLINE):
+            return f"{OFFLINE} is set"
+        size = f"{self.size / 1e6:.1f} MB" if self.size >= 100_000 else f"{self.size:,} bytes"
+        say(f"fetching {self.url} ({size}) to {self.path.parent}")
+        wanted = Wanted(self.url, self.path, f"sha256:{self.sha256}", most=self.size)
+        try:
+            fetch_one(wanted, tries=tries, seconds=seconds)
+        except RunFailed as error:
+            return f"download failed: {error}"
+        return None
+
+
+@lru_cache(maxsize=1)
+def _catalogue() -> list[tuple[str, Published]]:
+    lines = Path(__file__).with_name("published_lists.txt").read_text("utf-8").splitlines()
+    entries = (line.split() for line in lines if not line.startswith("#"))
+    return [(n, Published(url, int(size), sha, f"lists/{n}")) for n, size, sha, url in entries]
+
+
+def lists_of(collection: str) -> dict[str, Published]:
+    """The lists of a collection, such as ldnoobw, by the names of its files. Sizes and digests are
+    in published_lists.txt, with their sources."""
+    prefix = f"{collection}/"
+    named = (
+        (name.removeprefix(prefix), file) for name, file in _catalogue() if name.startswith(prefix)
+    )
+    return dict(named)
+
+
+def all_at_hand(files: Iterable[Published], without: str) -> bool:
+    """Whether all of these lists are there or can be fetched; else one line says why not. without:
+    the beginning of the line."""
+    for file in files:
+        if why := file.why_not(tries=1, seconds=10.0):
+            say(f"{without} ({why}); the next run with a network fetches them")
+            return False
+    return True

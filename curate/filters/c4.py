@@ -17,7 +17,7 @@ from curate.documents.edits import Spans
 from curate.documents.limits import Limit, decide
 from curate.filters.bad_words import BadWordRule
 from curate.steps.contracts import Step, step
-from curate.steps.profiled import Profiled
+from curate.steps.profiled import CountsWords
 
 # What the paper's text says, in the version that TensorFlow Datasets' constants are not of: "we
 # discarded any page with fewer than 5 sentences and only retained lines that contained at least 3
@@ -32,7 +32,7 @@ PAPER = {
 
 
 @step("c4")
-class C4(Profiled, BadWordRule):
+class C4(CountsWords, BadWordRule):
     """Drops lines that are no sentences and pages that hold code, filler or too little text."""
 
     paper: ClassVar[str] = "Raffel et al. 2020, section 2.2; tensorflow_datasets/text/c4_utils.py"

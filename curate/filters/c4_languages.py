@@ -13,17 +13,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from curate.filters.c4_kernel import ENDS, OPEN
-from curate.filters.language_words import row_sums
 from curate.filters.repeats import last_code_points
 from curate.text.tables import Segments, segments
-from curate.text.words import IS_CLUSTER, words
+from curate.text.unspaced import more_words, row_sums
 
 if TYPE_CHECKING:
     from curate.documents.documents import Documents
     from curate.text.languages import Profile
 
 ENGLISH_MARKS = '.?!"'
-COUNTED = '.?!"。！？'  # what the sentence counter knows
 # Words of a sentence: NTREX-128 has 21.8 in English.
 SENTENCE_WORDS = 20
 
@@ -68,29 +66,9 @@ def _add(
         facts.marks[at] = np.where(ends, ENDS, OPEN)
     else:
         facts.marks[at] = ENDS
+    spaced = np.diff(tables.words.lines)[at]
     more = np.zeros(len(at), np.int64)
     if profile.clusters:
-        table = words(docs)
-        of_script = table.start[(table.flags & IS_CLUSTER) > 0]
-        clusters = np.searchsorted(of_script, end) - np.searchsorted(of_script, start)
-        spaced = np.diff(tables.words.lines)[at]
-        more = np.maximum(np.round(clusters / profile.clusters).astype(np.int64) - spaced, 0)
-        facts.more_words[at] = more
+        facts.more_words[at] = more = more_words(docs, profile, start, end)
     if not profile.end_marks:
-        facts.more_sentences[at] = (np.diff(tables.words.lines)[at] + more) // SENTENCE_WORDS
-    elif others := set(profile.end_marks) - set(COUNTED):
-        held = np.zeros(len(at), np.int64)
-        for mark in sorted(others):
-            stands = _places(data, mark.encode())
-            held += np.searchsorted(stands, end) - np.searchsorted(stands, start)
-        facts.more_sentences[at] = np.maximum(held - 1, 0)
-
-
-def _places(data: np.ndarray, mark: bytes) -> np.ndarray:
-    """int64[]: where a character of some bytes stands in data: uint8[]."""
-    if len(data) < len(mark):
-        return np.zeros(0, np.int64)
-    matches = np.ones(len(data) - len(mark) + 1, np.bool_)
-    for k, byte in enumerate(mark):
-        matches &= data[k : len(data) - len(mark) + 1 + k] == byte
-    return np.flatnonzero(matches)
+        facts.more_sentences[at] = (spaced + more) // SENTENCE_WORDS

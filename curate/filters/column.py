@@ -13,6 +13,7 @@ from pydantic import Field, PrivateAttr, model_validator
 from curate.documents.documents import Documents
 from curate.documents.limits import Limit, decide
 from curate.steps.contracts import FromFiles, Step, step
+from curate.text.languages import stands_for
 from llmcurate.base.errors import UsageError
 
 FARTHEST = 1e18  # of a limit
@@ -106,7 +107,12 @@ class ColumnFilter(Step, FromFiles):
             docs = decide(docs.annotate("value", numbers), self.limits())
         for key, rule in (("keep", "not_listed"), ("drop", "listed")):
             if getattr(self, key):
-                hit = pc.is_in(texts, value_set=self._lists[key]).to_numpy(zero_copy_only=False)
+                listed = self._lists[key]
+                if self.column == "lang":  # of a language, whatever form its label has
+                    names, labels = listed.to_pylist(), texts.unique().drop_null().to_pylist()
+                    alike = [x for x in labels if any(stands_for(name, x) for name in names)]
+                    listed = pa.array(alike, pa.string())
+                hit = pc.is_in(texts, value_set=listed).to_numpy(zero_copy_only=False)
                 mask = ~hit & ~absent if key == "keep" else hit
                 docs = docs.drop(mask, rule, detail=texts.to_pylist())
         return docs.drop(absent, "missing") if self.missing == "drop" else docs

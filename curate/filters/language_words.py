@@ -22,18 +22,12 @@ from curate.filters.tokens import (
     joined_tokens,
 )
 from curate.text.languages import dictionary_for
+from curate.text.unspaced import begin_words, row_sums
 from curate.text.words import IS_CLUSTER, character_tables, words
 
 if TYPE_CHECKING:
     from curate.documents.documents import Documents
     from curate.text.languages import Profile
-
-
-def row_sums(rows: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """int64[rows]: sums of values: number[tokens] over the tokens of each row."""
-    before = np.concatenate(([0], np.cumsum(values, dtype=np.int64)))
-    sums: np.ndarray = np.diff(before[rows])
-    return sums
 
 
 def stop_words(docs: Documents, tokens: Tokens, profile: Profile, fold: bool) -> np.ndarray:
@@ -77,12 +71,8 @@ def unspaced_tokens(docs: Documents, profile: Profile) -> tuple[Tokens, np.ndarr
     if dictionary is None:
         return letters, inside, profile.clusters
     data, offsets = docs.buffers()
-    # A cluster goes on with the word before it where no cut and no gap is between them.
-    begins = np.ones(len(at), np.bool_)
     end = np.where(inside, table.end[clusters][at] if len(starts) else 0, -1)
-    cuts = dictionary.cut(data, offsets)
-    is_cut = cuts[np.minimum(np.searchsorted(cuts, letters.start), len(cuts) - 1)] == letters.start
-    begins[1:] = ~inside[1:] | ~inside[:-1] | (end[:-1] != letters.start[1:]) | is_cut[1:]
+    begins = begin_words(dictionary.cut(data, offsets), letters.start, end, inside)
     first = np.flatnonzero(begins)
     last = np.append(first[1:], len(begins)) - 1
     hashes, flags = letters.hash[first], letters.flags[first]

@@ -14,10 +14,11 @@ from pydantic import Field, model_validator
 from curate.documents.documents import Documents
 from curate.documents.limits import Limit, decide
 from curate.steps.contracts import Step, step
+from curate.steps.profiled import CountsWords
 
 
 @step("document_length")
-class DocumentLength(Step):
+class DocumentLength(CountsWords, Step):
     """Drops documents below `min` or above `max`; both limits themselves are kept."""
 
     only_measures: ClassVar[bool] = True
@@ -26,10 +27,12 @@ class DocumentLength(Step):
         "words",
         description="The unit of the limits: words, chars (code points) or bytes of UTF-8.",
     )
-    words: Literal["split", "unicode"] = Field(
-        "split",
-        description="The words that are counted: split is Python's str.split(); unicode is the word"
-        " table, where Chinese, Thai and other scripts without spaces count by grapheme cluster.",
+    words: str = Field(
+        "auto",
+        description="The words that are counted: split is Python's str.split(); auto is that, and"
+        " for languages without spaces their words, as gopher_quality counts them (estimate, or"
+        " a dictionary); unicode is the word table, where scripts without spaces count by grapheme"
+        " cluster.",
     )
     min: int | None = Field(
         None, ge=0, description="Documents with fewer units are dropped; none: no limit."
@@ -51,20 +54,28 @@ class DocumentLength(Step):
     def apply(self, docs: Documents) -> Documents:
         from curate.text.tables import segments
         from curate.text.unicode import row_chars
+        from curate.text.unspaced import words_within
         from curate.text.words import words
 
         data, offsets = docs.buffers()
-        if self.words == "split":
+        if self.words == "unicode":
+            counted = np.diff(words(docs).rows)
+        else:
             table = segments(docs)
             counted = np.diff(table.words.lines[table.lines.rows])
-        else:
-            counted = np.diff(words(docs).rows)
+        for profile, rows in [] if self.words in ("split", "unicode") else self.unspaced(docs):
+            exact = words_within(docs, profile, offsets[rows], offsets[rows + 1])
+            counted[rows] = np.rint(exact).astype(counted.dtype)
         lengths = {"words": counted, "chars": row_chars(data, offsets), "bytes": np.diff(offsets)}
         for name, values in lengths.items():
             docs = docs.annotate(name, values.astype(np.int64))
         return decide(docs, self.limits())
 
-    def limits(self) -> list[Limit]:
+    @property
+    def effective_words(self) -> str:
+        return self.words if self.words in ("split", "unicode") else super().effective_words
+
+    def own_limits(self) -> list[Limit]:
         unit = self.unit
         return [
             Limit("too_short", unit, "min", self.min, above=False, detail=unit),

@@ -581,18 +581,20 @@ def _state(stated: list[tuple[bool, str] | None], row: int, value: str, where: s
 
 
 def _narrow(pages: pa.Array) -> pa.Array:
-    """Pages in UTF-16, which begin with its mark, as UTF-8: the kernel looks for single bytes."""
+    """Pages in UTF-16, which begin with its mark or with a NUL, as UTF-8: the kernel looks for
+    single bytes."""
     from curate.text.buffers import text_buffers
+    from curate.text.decoding import decode, utf_16_in
 
     data, offsets = text_buffers(pages)
     first = offsets[:-1][np.diff(offsets) > 1]
     if not len(first):
         return pages
     pairs = data[first].astype(np.int64) << 8 | data[first + 1]
-    if not ((pairs == 0xFFFE) | (pairs == 0xFEFF)).any():
+    if not ((pairs == 0xFFFE) | (pairs == 0xFEFF) | (pairs % 256 == 0) | (pairs < 256)).any():
         return pages
     values = pages.to_pylist()
     for row, value in enumerate(values):
-        if value and value[:2] in (b"\xff\xfe", b"\xfe\xff"):
-            values[row] = value.decode("utf-16", "replace").encode("utf-8", "replace")
+        if value and utf_16_in(value):
+            values[row] = decode(value).text.encode()
     return pa.array(values, pa.large_binary())

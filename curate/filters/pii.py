@@ -31,13 +31,11 @@ from typing import Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import Field
 
 from curate.documents.documents import Documents
 from curate.documents.edits import Spans
 from curate.steps.contracts import Step, step
-from curate.text.buffers import text_array
 
 MIN_DIGITS = 7  # fewer are not looked at
 
@@ -695,7 +693,7 @@ class Pii(Step):
     def _replace(
         self, docs: Documents, data: np.ndarray, offsets: np.ndarray, matches: list[Match]
     ) -> Documents:
-        from curate.filters import pii_kernel
+        from curate.documents.cutting import cut
 
         if not matches:
             return docs
@@ -704,23 +702,8 @@ class Pii(Step):
         view = memoryview(data)  # type: ignore[arg-type]
         rows, start, end, rank = (np.array([f[k] for f in matches], np.int64) for k in range(4))
         which = np.array(_chosen(view, matches, replacements, words), np.int64)
-        encoded = [w.encode() for w in words]
-        out, out_offsets = pii_kernel.replace_spans(
-            data,
-            offsets,
-            rows,
-            start,
-            end,
-            which,
-            np.frombuffer(bytearray().join(encoded), np.uint8),
-            np.concatenate(([0], np.cumsum([len(w) for w in encoded]))),
-        )
         base = offsets[rows]
-        spans = Spans(rows, start - base, end - base, rank, RULES, which, words)
-        text: pa.Array = text_array(out, out_offsets)
-        if docs.text.null_count:  # a page that is still a payload stays one
-            text = pc.if_else(docs.text.is_valid(), text, pa.scalar(None, pa.large_string()))
-        return docs.edit(text, spans)
+        return cut(docs, Spans(rows, start - base, end - base, rank, RULES, which, words))
 
 
 def _chosen(

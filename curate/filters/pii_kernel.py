@@ -190,27 +190,3 @@ def find_numbers(data, offsets, digits):
                 n += 1
             i = _skip(data, last, stop, _OF_NUMBER)
     return out[:, :n].copy()
-
-
-@njit(cache=True, nogil=True)
-def replace_spans(data, offsets, rows, start, end, which, words, word_offsets):
-    """(out: uint8[], out_offsets: int64[rows + 1]): the text with data[start:end] of every span
-    replaced by words[word_offsets[which]:...]; spans in order, positions absolute."""
-    size = offsets[-1] - offsets[0]
-    for k in range(len(rows)):
-        size += word_offsets[which[k] + 1] - word_offsets[which[k]] - (end[k] - start[k])
-    out = np.empty(size, np.uint8)
-    out_offsets = np.empty(len(offsets), np.int64)
-    at = 0
-    k = 0
-    for r in range(len(offsets) - 1):
-        out_offsets[r] = at
-        i = offsets[r]
-        while k < len(rows) and rows[k] == r:
-            at = copy(data, i, start[k], out, at)
-            at = copy(words, word_offsets[which[k]], word_offsets[which[k] + 1], out, at)
-            i = end[k]
-            k += 1
-        at = copy(data, i, offsets[r + 1], out, at)
-    out_offsets[-1] = at
-    return out, out_offsets

@@ -8,17 +8,21 @@ names no limit for "mainly composed of uppercase characters" and gives one examp
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, field_validator
 
 from curate.documents.documents import Documents
 from curate.steps.contracts import Step, step
+from curate.steps.profiled import CountsWords
+
+if TYPE_CHECKING:
+    from curate.text.lines import Extents
 
 
 @step("refinedweb_lines")
-class RefinedWebLines(Step):
+class RefinedWebLines(CountsWords, Step):
     """Cuts lines that are no text, and drops pages that lose too much by it."""
 
     paper: ClassVar[str] = "Penedo et al. 2023, appendix G.2; DCLM's mappers/modifiers.py"
@@ -93,6 +97,7 @@ class RefinedWebLines(Step):
             lines.rows,
             lines.start,
             lines.end,
+            self._more_words(docs, lines),
             character_flags(),
             (self.max_uppercase, self.max_numeric),
             self.short_line_words,
@@ -113,6 +118,16 @@ class RefinedWebLines(Step):
         docs = docs.drop((bytes_left == 0) & (words > 0) & ~much, "nothing_left", bytes_left, 1)
         changed = bytes_left < np.diff(offsets)
         return cut_marked(docs, mark, changed & ~docs.marked(), RULES)
+
+    def _more_words(self, docs: Documents, lines: Extents) -> np.ndarray:
+        """int64[lines]: words beside those between white space, in scripts without spaces."""
+        from curate.text.unspaced import more_words
+
+        more = np.zeros(len(lines.start), np.int64)
+        for profile, rows in self.unspaced(docs):
+            at = np.isin(np.repeat(np.arange(len(docs)), np.diff(lines.rows)), rows)
+            more[at] = more_words(docs, profile, lines.start[at], lines.end[at])
+        return more
 
 
 def _patterns(texts: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

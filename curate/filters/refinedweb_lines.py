@@ -163,7 +163,9 @@ def _longest(start, end):
 
 
 @njit(cache=True, nogil=True)
-def judge_dclm(data, offsets, rows, start, end, flags, limits, most, any_, ends, starts, mark):
+def judge_dclm(
+    data, offsets, rows, start, end, more, flags, limits, most, any_, ends, starts, mark
+):
     """Marks what DCLM's modifiers cut; limits: (max_uppercase, max_numeric); most: words of a short
     line; any_, ends, starts: patterns as (text: uint8[], at: int64[n + 1], begins: bool[256], the
     bytes that one of them may begin with).
@@ -206,7 +208,7 @@ def judge_dclm(data, offsets, rows, start, end, flags, limits, most, any_, ends,
         for k in range(first, stop):
             short[k] = most + 1
             if verdict[k] == 0 and end[k] > start[k]:
-                short[k] = count_words(data, start[k], end[k])
+                short[k] = count_words(data, start[k], end[k]) + more[k]
                 if short[k] < 2:
                     verdict[k] = ONE_WORD if short[k] else SPACE
             if verdict[k]:
@@ -255,11 +257,16 @@ def judge_dclm(data, offsets, rows, start, end, flags, limits, most, any_, ends,
         out[r, 2] = words_of(data, top, bottom, flags)
         if out[r, 4] < bottom - top:
             out[r, 3] = out[r, 2] - words_left(data, top, bottom, mark, base, flags)
+        for k in range(first, stop):
+            out[r, 2] += more[k]
+            out[r, 3] += more[k] * (verdict[k] > 0)
     return out
 
 
 @njit(cache=True, nogil=True)
-def judge_paper(data, offsets, rows, start, end, flags, limits, most, any_, ends, starts, mark):
+def judge_paper(
+    data, offsets, rows, start, end, more, flags, limits, most, any_, ends, starts, mark
+):
     """The same in our reading of the paper: a line is judged once, by its characters that are no
     white space, and all words of a flagged line count as gone."""
     base = offsets[0]
@@ -273,7 +280,7 @@ def judge_paper(data, offsets, rows, start, end, flags, limits, most, any_, ends
             a, z = strip_space(data, start[k], end[k])
             if a == z:
                 continue
-            words = count_words(data, a, z)
+            words = count_words(data, a, z) + more[k]
             out[r, 2] += words
             chars, upper, digits, spaces = line_classes(data, a, z, flags)
             written = chars - spaces

@@ -1,7 +1,8 @@
 """Documents dropped by their URL: block lists of domains, hosts, pages and words; or kept by it.
 
 After RefinedWeb (Penedo et al. 2023, appendix G.1) and DataTrove's `url_filter.py`. No list is
-shipped. The step reads nothing but the URL, so it can run before `extract` and after it.
+shipped; those of DataTrove, UT1's among them, are fetched by name. The step reads nothing but the
+URL, so it can run before `extract` and after it.
 """
 
 from __future__ import annotations
@@ -16,17 +17,35 @@ import pyarrow as pa
 from pydantic import BeforeValidator, Field, PrivateAttr
 
 from curate.documents.documents import Documents
+from curate.fetch.published import Published, all_at_hand, lists_of
 from curate.steps.contracts import FromFiles, Identity, Step, step
 from curate.text.buffers import as_large_string, text_buffers
 from llmcurate.base.errors import UsageError
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from curate.filters import url_lists
     from curate.filters.url_kernel import Folded
 
 Names = Annotated[
     tuple[str, ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v or ())
 ]
+
+
+FILES = (
+    "domains", "hosts", "urls", "banned_words", "soft_words", "banned_subwords", "keep_domains",
+    "keep_hosts", "keep_urls",
+)  # fmt: skip
+_DATATROVE = lists_of("datatrove")
+_UT1 = {"ut1": _DATATROVE["url_filterblacklistsv0_3_0.tar.gz"]}
+PUBLISHED = {  # by setting and name
+    "domains": _UT1,
+    "urls": _UT1,
+    "banned_words": {"datatrove": _DATATROVE["banned_words.txt"]},
+    "soft_words": {"datatrove": _DATATROVE["soft_banned_words.txt"]},
+    "banned_subwords": {"datatrove": _DATATROVE["banned_subwords.txt"]},
+}
 
 
 @dataclass(frozen=True)
@@ -49,12 +68,18 @@ class UrlFilter(Step, FromFiles):
     only_measures: ClassVar[bool] = True
 
     domains: Names = Field(
-        (), description="Files of domains: pages of a domain and of its subdomains are dropped."
+        (),
+        description="Files of domains: pages of a domain and of its subdomains are dropped; ut1:"
+        " those of UT1 (Université Toulouse Capitole) as DataTrove has them, which are fetched.",
     )
     hosts: Names = Field((), description="Files of hosts: pages of exactly this host are dropped.")
-    urls: Names = Field((), description="Files of addresses: these pages are dropped.")
+    urls: Names = Field(
+        (), description="Files of addresses: these pages are dropped; ut1: UT1's, likewise."
+    )
     banned_words: Names = Field(
-        (), description="Files of words: a page with one as a whole word of its URL is dropped."
+        (),
+        description="Files of words: a page with one as a whole word of its URL is dropped;"
+        " datatrove, here and for soft words and subwords: DataTrove's, which are fetched.",
     )
     soft_words: Names = Field(
         (),
@@ -91,14 +116,37 @@ class UrlFilter(Step, FromFiles):
 
     _lists: _Lists | None = PrivateAttr(default=None)
 
+    def _published(self) -> list[tuple[str, str, Published]]:
+        """(setting, name, list) of those that have a name."""
+        named = ((key, n, of) for key, of in PUBLISHED.items() for n in getattr(self, key))
+        return [(key, name, of[name]) for key, name, of in named if name in of]
+
+    def _located(self, key: str) -> tuple[str, ...]:
+        """The files of a setting: of a published list that in the cache."""
+        named = PUBLISHED.get(key, {})
+        instead = f"{self.label}: give --set {self.label}.{key}=FILE"
+        return tuple(
+            str(named[name].fetched(instead)) if name in named else name
+            for name in getattr(self, key)
+        )
+
+    def to_fetch(self) -> list[str]:
+        return [*dict.fromkeys(url for *_, file in self._published() for url in file.to_fetch())]
+
+    def at_hand(self) -> Self:
+        published = self._published()
+        names = ", ".join(f"{key}={name}" for key, name, _ in published)
+        if all_at_hand((file for *_, file in published), f"{self.label}: runs without {names}"):
+            return super().at_hand()
+        own = {k: tuple(x for x in getattr(self, k) if x not in PUBLISHED[k]) for k in PUBLISHED}
+        return self.model_copy(update=own)
+
     def _files(self, names: Sequence[str]) -> list[str]:
         return [n[1:] for n in names if n.startswith("@")]
 
     def resources(self) -> list[str]:
-        words = (*self.banned_words, *self.soft_words, *self.banned_subwords)
-        named = self._files((*self.exclude, *self.allow))
-        kept = (*self.keep_domains, *self.keep_hosts, *self.keep_urls)
-        return [*self.domains, *self.hosts, *self.urls, *words, *named, *kept]
+        files = [file for key in FILES for file in self._located(key)]
+        return [*dict.fromkeys(files), *self._files((*self.exclude, *self.allow))]
 
     def identity(self) -> Identity:
         """UsageError where a list is not there that says what stays: a recipe names it, and the
@@ -113,9 +161,19 @@ class UrlFilter(Step, FromFiles):
         return super().identity()
 
     def notes(self) -> list[str]:
-        if self.resources() or self.exclude:
-            return []
-        return [f"{self.label}: no list was given, so nothing is dropped"]
+        from curate.filters import url_lists
+
+        if not self.resources() and not self.exclude:
+            return [f"{self.label}: no list was given, so nothing is dropped"]
+        said: list[str] = []
+        hosts = (*self.domains, *self.hosts, *self.keep_domains, *self.keep_hosts)
+        named = self._files((*self.exclude, *self.allow))
+        for keys, names in (
+            (url_lists.host_keys, (*hosts, *named)),
+            (url_lists.address_keys, (*self.urls, *self.keep_urls)),
+        ):
+            keys([name for name in names if name != "ut1"], self.sha256, self.label, said)
+        return said
 
     def open(self) -> None:
         self._load()
@@ -126,9 +184,9 @@ class UrlFilter(Step, FromFiles):
         if self._lists is None:
             pins, label = self.sha256, self.label
             self._lists = _Lists(
-                domains=url_lists.host_keys(self.domains, pins, label),
+                domains=url_lists.host_keys(self._located("domains"), pins, label),
                 hosts=url_lists.host_keys(self.hosts, pins, label),
-                urls=url_lists.address_keys(self.urls, pins, label),
+                urls=url_lists.address_keys(self._located("urls"), pins, label),
                 allow=self._named(self.allow, "allow"),
                 exclude=self._named(self.exclude, "exclude"),
                 kept=(
@@ -136,8 +194,12 @@ class UrlFilter(Step, FromFiles):
                     url_lists.host_keys(self.keep_hosts, pins, label),
                     url_lists.address_keys(self.keep_urls, pins, label),
                 ),
-                words=url_lists.words(self.banned_words, self.soft_words, pins, label),
-                subwords=url_lists.words(self.banned_subwords, (), pins, label, between=""),
+                words=url_lists.words(
+                    self._located("banned_words"), self._located("soft_words"), pins, label
+                ),
+                subwords=url_lists.words(
+                    self._located("banned_subwords"), (), pins, label, between=""
+                ),
             )
         return self._lists
 

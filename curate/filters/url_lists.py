@@ -7,12 +7,16 @@ reason of a dropped document names what was found in its own URL.
 from __future__ import annotations
 
 import re
+import tarfile
 from collections.abc import Sequence
 from dataclasses import dataclass
+from ipaddress import ip_address
 
 import numpy as np
 
 from curate.filters.url_kernel import Automaton, Folded, automaton, fold_all, normal_word
+from curate.text.decoding import decode
+from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
 from llmcurate.base.kernels import njit
 from llmcurate.base.kernels.intrinsics import copy, hash_bytes, place_of
@@ -23,8 +27,8 @@ BLOCK = 16 << 20  # bytes of a list that are taken up at once
 _TRACKING = tuple(np.frombuffer(b, np.uint8) for b in (b"utm_", b"ref", b"feed"))
 _UTM, _REF, _FEED = _TRACKING
 # What stands before every host in lists made as /etc/hosts.
-_NOWHERE = tuple(np.frombuffer(b, np.uint8) for b in (b"0.0.0.0", b"127.0.0.1"))
-_ZERO, _LOOP = _NOWHERE
+_NOWHERE = (b"0.0.0.0", b"127.0.0.1", b"local", b"||", b"##")
+_ZERO, _LOOP, _LOCAL, _BARS, _ELEMENT = (np.frombuffer(b, np.uint8) for b in _NOWHERE)
 
 
 @dataclass(frozen=True)
@@ -48,13 +52,16 @@ def _starts(data, at, end, prefix):
 
 
 @njit(cache=True, nogil=True)
-def _list_lines(data, hosts):
-    """(starts, ends, number): the entries of a list and their lines, counted from 0. hosts:
-    entries are hosts, so that `*.` and the address of a hosts file are no part of them."""
+def _list_lines(data, hosts, signs):
+    """(starts, ends, number: int64[], odd: bool[]): the entries of a list, their lines, counted
+    from 0, and those to be read as rules. hosts: entries are hosts, so that `*.`, the address of a
+    hosts file and the signs around an Adblock domain are no part of them. signs: bool[256], the
+    bytes that no name of a host has."""
     lines = 1
     for i in range(len(data)):
         lines += data[i] == 10
     out = np.empty((3, lines), np.int64)
+    odd = np.zeros(lines, np.bool_)
     n = 0
     a = 0
     for number in range(lines):
@@ -65,25 +72,84 @@ def _list_lines(data, hosts):
         a = z + 1
         while begin < end and data[begin] <= 32:
             begin += 1
+        # `##.ad` hides an element of pages; `# ad` and `## ad` are comments.
+        element = hosts and _starts(data, begin, end - 1, _ELEMENT) and data[begin + 2] > 32
         for k in range(begin, end):
-            if data[k] == 35 and (k == begin or data[k - 1] <= 32):
+            if data[k] == 35 and (k == begin or data[k - 1] <= 32) and not element:
                 end = k
                 break
         while end > begin and data[end - 1] <= 32:
             end -= 1
         if hosts:
+            first, last = begin, end
             for size in (7, 9):
                 nowhere = _starts(data, begin, end, _ZERO if size == 7 else _LOOP)
                 if nowhere and begin + size < end and data[begin + size] <= 32:
                     begin += size
                     while begin < end and data[begin] <= 32:
                         begin += 1
+            if _starts(data, begin, end, _BARS) and data[end - 1] == 94:
+                begin, end = begin + 2, end - 1
             if begin + 1 < end and data[begin] == 42 and data[begin + 1] == 46:
                 begin += 2
+            for k in range(begin, end):
+                odd[n] |= signs[data[k]]
+            if odd[n] or (begin > first and _starts(data, begin, end, _LOCAL)):
+                begin, end, odd[n] = first, last, True
         if begin < end:
             out[0, n], out[1, n], out[2, n] = begin, end, number
             n += 1
-    return out[0, :n], out[1, :n], out[2, :n]
+    return out[0, :n], out[1, :n], out[2, :n], odd[:n]
+
+
+# No name of a host has these bytes; where they stand a line is a rule, a comment or no entry.
+_SIGNS = np.zeros(256, np.bool_)
+_SIGNS[list(b'\t |^*!$@=#,;<>"(){}')] = True
+_ODD = _SIGNS.copy()
+_ODD[ord("[")] = True  # of `[Adblock Plus 2.0]`, and of an address
+_COMMENTS = ("!", ";", "[adblock", "[ublock", "[adguard")
+_IS_ADBLOCK = re.compile(rb"^\s*(\[(adblock|ublock|adguard)|\|\|)", re.I | re.M)
+_ADBLOCK = re.compile(r"\|\|(?:\*\.)?([^\s/^*|$]+)(?:\^?\|?(?:\$(.+))?)?")
+# Options that say how a domain is met, and not which parts of pages are: those that AdGuard's
+# HostlistCompiler takes away from lists for name servers (RemoveModifiers), and `important`.
+_OPTIONS = frozenset("third-party 3p document doc all popup network important".split())
+_UNUSED = re.compile(r"@@|\||.*#[@?$%]*##?[\w.[*:+^]")  # exceptions, addresses, elements of pages
+_DNSMASQ = re.compile(r"(?:address|server|local)=/(.+)/[^/]*")
+# What hosts files have for the machine itself.
+_OWN = re.compile(r"local(host)?(\.\w+)?|broadcasthost|ip6-\w+|0\.0\.0\.0", re.I)
+
+
+def rule_hosts(line: str) -> list[str] | None:
+    """The hosts of a line of an Adblock, hosts or dnsmasq list, none of a comment; None where the
+    rule is on something else than a domain. What is no rule is returned as it stands."""
+    if line.lower().startswith(_COMMENTS):
+        return []
+    if match := _ADBLOCK.fullmatch(line):
+        return [match[1]] if _OPTIONS.issuperset((match[2] or "all").split(",")) else None
+    if match := _DNSMASQ.fullmatch(line):
+        return [name for name in match[1].split("/") if name != "#"]
+    address, *names = line.split()
+    try:
+        ip_address(address.partition("%")[0])
+    except ValueError:
+        return None if _UNUSED.match(line) else [line] * (line[0] != "#")
+    return [name for name in names if not _OWN.fullmatch(name)] if names else [line]
+
+
+def _host_entries(
+    block: np.ndarray, starts: np.ndarray, ends: np.ndarray, lines: np.ndarray, odd: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    """(data: uint8[], offsets: int64[entries + 1], line of each entry, rules that are not used)."""
+    rules = [block[a:z].tobytes() for a, z in zip(starts[odd], ends[odd], strict=True)]
+    found = [rule_hosts(rule.decode("utf-8", "surrogateescape")) for rule in rules]
+    names = [[name.encode("utf-8", "surrogateescape") for name in of or ()] for of in found]
+    data, offsets = _gather(block, starts[~odd], ends[~odd])
+    more = [name for of in names for name in of]
+    data = np.concatenate([data, np.frombuffer(bytearray().join(more), np.uint8)])
+    sizes = np.cumsum([len(name) for name in more], dtype=np.int64)
+    offsets = np.concatenate([offsets, offsets[-1] + sizes])
+    of_names = np.repeat(lines[odd], [len(of) for of in names])
+    return data, offsets, np.concatenate([lines[~odd], of_names]), found.count(None)
 
 
 @njit(cache=True, nogil=True)
@@ -174,22 +240,27 @@ def _blocks(data: bytes) -> list[tuple[int, int]]:
 
 
 @njit(cache=True, nogil=True)
-def _no_host(data, start, host_end, end):
-    """bool[rows]: folded entries that are more than a host (and a slash), or no host at all."""
+def _no_host(data, start, host_end, end, signs, dotted):
+    """bool[rows]: folded entries that are more than a host (and a slash), or no host at all.
+    dotted: a host has a dot."""
     out = np.zeros(len(start), np.bool_)
     for r in range(len(start)):
         host, behind = host_end[r], end[r] - host_end[r]
+        dots = 0
         out[r] = host == start[r] or behind > 1 or (behind == 1 and data[host] != 47)
         for k in range(start[r], host):
-            out[r] = out[r] or data[k] <= 32
+            out[r] = out[r] or data[k] <= 32 or signs[data[k]]
+            dots += data[k] == 46
+        out[r] = out[r] or (dotted and dots == 0)
     return out
 
 
-def _checked_hosts(folded: Folded, lines: np.ndarray, location: str, label: str) -> None:
+def _check_hosts(
+    folded: Folded, wrong: np.ndarray, lines: np.ndarray, location: str, label: str
+) -> None:
     """UsageError where an entry of a host list is no host."""
-    wrong = _no_host(folded.data, folded.start, folded.host_end, folded.end)
     if wrong.any():
-        row = int(np.flatnonzero(wrong)[0])
+        row = int(np.flatnonzero(wrong)[np.argmin(lines[wrong])])
         entry = folded.text(folded.start[row], folded.end[row])
         raise UsageError(
             f"{label}: {location}:{lines[row] + 1}: {entry[:80]!r} is no host;"
@@ -197,20 +268,35 @@ def _checked_hosts(folded: Folded, lines: np.ndarray, location: str, label: str)
         )
 
 
-def _keys(data: bytes, location: str, label: str, hosts: bool) -> list[np.ndarray]:
+def _keys(
+    data: bytes, location: str, label: str, hosts: bool, said: list[str] | None = None
+) -> list[np.ndarray]:
+    """The hashes of a list's entries. said: is given a line on what of the list is not used."""
     parts = []
-    before = 0
+    before = entries = unused = 0
+    adblock = hosts and _IS_ADBLOCK.search(data[:BLOCK]) is not None
     for a, z in _blocks(data):
         block = np.frombuffer(data, np.uint8)[a:z]
-        starts, ends, lines = _list_lines(block, hosts)
-        folded = fold_all(*_gather(block, starts, ends))
+        starts, ends, lines, odd = _list_lines(block, hosts, _ODD)
         if hosts:
-            if len(starts):
-                _checked_hosts(folded, lines + before, location, label)
-            parts.append(hashes(folded.data, folded.start, folded.host_end))
+            joined, offsets, lines, others = _host_entries(block, starts, ends, lines, odd)
+            folded = fold_all(joined, offsets)
+            extents = folded.start, folded.host_end, folded.end
+            wrong = _no_host(folded.data, *extents, _SIGNS, adblock)
+            if not adblock:  # there such lines are parts of addresses
+                _check_hosts(folded, wrong, lines + before, location, label)
+            unused += others + int(np.count_nonzero(wrong))
+            parts.append(hashes(folded.data, folded.start[~wrong], folded.host_end[~wrong]))
         else:
+            folded = fold_all(*_gather(block, starts, ends))
             parts.append(hashes(folded.data, *url_keys(*_places(folded))))
+        entries += len(parts[-1])
         before += int(np.count_nonzero(block == 10))
+    if said is not None and unused:
+        not_used = f"{counted(unused, 'rule')} on something else than domains not used"
+        said.append(f"{label}: {location}: {counted(entries, 'domain')} used, {not_used}")
+    elif said is not None and not entries:
+        said.append(f"{label}: {location} has no entry, so nothing is on that list")
     return parts
 
 
@@ -224,14 +310,19 @@ def key_places(folded: Folded) -> tuple[np.ndarray, np.ndarray]:
     return first, last
 
 
-def host_keys(locations: Sequence[str], sha256: dict[str, str], label: str) -> np.ndarray:
-    """uint64[entries], sorted: the domains or hosts of lists. UsageError names a bad line."""
-    return _merged(locations, sha256, label, hosts=True)
+def host_keys(
+    locations: Sequence[str], sha256: dict[str, str], label: str, said: list[str] | None = None
+) -> np.ndarray:
+    """uint64[entries], sorted: the domains or hosts of lists. UsageError names a bad line. said: is
+    given a line on each list without entries, or with rules that are not used."""
+    return _merged(locations, sha256, label, True, said)
 
 
-def address_keys(locations: Sequence[str], sha256: dict[str, str], label: str) -> np.ndarray:
+def address_keys(
+    locations: Sequence[str], sha256: dict[str, str], label: str, said: list[str] | None = None
+) -> np.ndarray:
     """uint64[entries], sorted: the URLs of lists."""
-    return _merged(locations, sha256, label, hosts=False)
+    return _merged(locations, sha256, label, False, said)
 
 
 def named_keys(names: Sequence[str], label: str, key: str) -> np.ndarray:
@@ -241,20 +332,29 @@ def named_keys(names: Sequence[str], label: str, key: str) -> np.ndarray:
     return np.unique(np.concatenate(parts)) if parts else np.empty(0, np.uint64)
 
 
-def _content(location: str, sha256: dict[str, str], label: str) -> bytes:
+def _content(location: str, sha256: dict[str, str], label: str, member: str = "") -> bytes:
+    """The content of a list. member: which file of an archive is the list."""
     from curate.fetch.file_lists import read_list
 
+    if member and location.endswith(".tar.gz") and "://" not in location:
+        with tarfile.open(location) as archive:
+            file = archive.extractfile(member)
+            return file.read() if file else b""
     return read_list(location, sha256.get(location), label, f"its sha256 in {label}.sha256")
 
 
 def _merged(
-    locations: Sequence[str], sha256: dict[str, str], label: str, hosts: bool
+    locations: Sequence[str],
+    sha256: dict[str, str],
+    label: str,
+    hosts: bool,
+    said: list[str] | None,
 ) -> np.ndarray:
     parts = [np.empty(0, np.uint64)]
     for location in locations:
-        data = _content(location, sha256, label)
-        parts += _keys(data, location, label, hosts)
-    return np.unique(np.concatenate(parts))
+        data = _content(location, sha256, label, "domains" if hosts else "urls")
+        parts += _keys(data, location, label, hosts, said)
+    return np.sort(np.concatenate(parts))
 
 
 def words(
@@ -283,7 +383,6 @@ def words(
 def _entries(data: bytes) -> list[str]:
     """The entries of a list of words, in the order of the lines. What stands behind `#`, at the
     beginning or behind white space, is a comment."""
-    lines = (
-        _COMMENT.sub("", line).strip() for line in data.decode("utf-8", "replace").splitlines()
-    )
+    text = decode(data, html=False).text
+    lines = (_COMMENT.sub("", line).strip() for line in text.splitlines())
     return [line for line in lines if line]

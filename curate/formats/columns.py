@@ -8,6 +8,7 @@ of JSON files, so that every partition writes the same schema. What does not fit
 from __future__ import annotations
 
 import json
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,13 +27,6 @@ EXTRA = "extra"
 TAKEN = {*REASON_COLUMNS, NUMBER, EXTRA, EDITS}
 # Names that columns of texts have elsewhere, the likeliest first.
 TEXTS = "content contents raw_content body article document markdown passage story output".split()
-KINDS: dict[str, pa.DataType] = {
-    "string": pa.string(),
-    "int64": pa.int64(),
-    "double": pa.float64(),
-    "bool": pa.bool_(),
-    "json": pa.string(),
-}
 
 
 @dataclass(frozen=True)
@@ -100,35 +94,55 @@ def kind_of(value: Any) -> str | None:
 def fits(value: Any, kind: str) -> bool:
     """Return whether the value can stand in a column of that kind as it is."""
     have = kind_of(value)
-    return have in (None, kind) or kind == "json" or (have == "int64" and kind == "double")
+    whole = have == "int64" and kind == "double"
+    return have in (None, kind) or kind == "json" or (whole and float(value) == value)
 
 
-def arrow_type(kind: str) -> pa.DataType:
-    """The Arrow type of a planned column."""
-    if kind.startswith("arrow:"):
-        buffer = pa.py_buffer(bytes.fromhex(kind[6:]))
-        return pa.ipc.read_schema(buffer).field(0).type
-    return KINDS[kind]
+def json_text(value: Any) -> str:
+    """The value as JSON text, as columns of several types and `extra` have it."""
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)
 
 
-def split_extra(record: dict[str, Any], columns: dict[str, str]) -> dict[str, Any]:
-    """The values of one JSON record by planned column; misfits as JSON text under `extra`."""
+def with_extra(text: str | None, values: dict[str, Any]) -> str:
+    """The text of `extra` with more values. text: what the input has there."""
+    try:
+        had = json.loads(text) if text else {}
+    except ValueError:
+        had = text
+    return json_text({**(had if isinstance(had, dict) else {EXTRA: had}), **values})
+
+
+def id_text(value: Any) -> str | None:
+    """An id of any type as text: 1.0 as 1, bytes that are no printable UTF-8 as hexadecimal digits;
+    None where there is none (null, NaN, nothing)."""
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            return None
+        return str(int(value)) if value.is_integer() else str(value)
+    if isinstance(value, bytes):
+        text = value.decode("utf-8", "replace")
+        return (text if text.isprintable() and "\ufffd" not in text else value.hex()) or None
+    return None if value is None else str(value) or None
+
+
+def split_extra(
+    record: dict[str, Any], columns: dict[str, str]
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """(the values of one JSON record by planned column, with all others as JSON text under `extra`;
+    the columns whose type their value does not fit)."""
     out: dict[str, Any] = {}
     rest = {}
+    misfits = []
     for key, value in record.items():
         name = column_name(key)
         kind = columns.get(name)
         if kind is None or not fits(value, kind):
             rest[key] = value
+            misfits += [name] if kind else []
         elif kind == "json" and value is not None:
-            out[name] = json.dumps(value, ensure_ascii=False, sort_keys=True)
+            out[name] = json_text(value)
         else:
             out[name] = float(value) if kind == "double" and value is not None else value
     if rest:
-        out[EXTRA] = json.dumps(rest, ensure_ascii=False, sort_keys=True)
-    return out
-
-
-def schema(columns: dict[str, str]) -> list[tuple[str, pa.DataType]]:
-    """All columns that readers give, in their order."""
-    return [*CORE, *PAYLOAD, *((name, arrow_type(kind)) for name, kind in columns.items())]
+        out[EXTRA] = json_text(rest)
+    return out, tuple(misfits)

@@ -6,10 +6,10 @@ decompressed before the damage is still delivered, and reading resumes at the ne
 decodes. Input is a seekable binary file (local or fsspec).
 
 The decoder of a member streams: it holds one slice of input and at most `OUT` bytes of output (for
-zstd eight blocks of 128 KiB, for zstd and xz the window that the member asks for, `MAX_WINDOW` at
-most), whatever the member inflates to. After it was iterated to the end, `end` is the offset just
-behind the member. Where the member is damaged, everything that decodes before the damage is yielded
-first and then `BadMember` is raised.
+zstd eight blocks of 128 KiB, for zstd and xz the window that the member asks for, as far as it is
+filled, `MAX_WINDOW` at most), whatever the member inflates to. After it was iterated to the end,
+`end` is the offset just behind the member. Where the member is damaged, everything that decodes
+before the damage is yielded first and then `BadMember` is raised.
 """
 
 from __future__ import annotations
@@ -37,8 +37,11 @@ OUT = 1 << 20
 """Most decompressed bytes yielded at a time."""
 BLOCK = 1 << 20
 """Bytes read from the file at a time."""
-MAX_WINDOW = 128 << 20
-"""Largest zstd window accepted (bytes), as in the zstd command line tool."""
+MAX_WINDOW = 1 << 31
+"""Largest zstd window accepted (bytes): the largest that `zstd --long=31` writes and the library
+reads. It takes memory only as content fills it."""
+_DICTIONARY = 128 << 20
+"""Most bytes of a dictionary."""
 
 GZIP = b"\x1f\x8b\x08"
 ZSTD = b"\x28\xb5\x2f\xfd"
@@ -122,6 +125,14 @@ class Source:
                 return None
             offset += len(data) - keep
         return None
+
+    def behind_nuls(self, offset: int) -> int:
+        """The first offset from `offset` on where no NUL stands, or the end of the file."""
+        while data := self.at(offset, BLOCK):
+            offset += len(data) - len(text := data.lstrip(b"\0"))
+            if text:
+                break
+        return offset
 
 
 class GzipMember:
@@ -220,6 +231,8 @@ class Streamed:
                 return
             except self.errors as error:
                 reason = f"{self.name}: {_reason(error)}"
+                if reason.endswith("not enough memory"):
+                    raise MemoryError(reason) from None  # the file is whole
         raise BadMember(reason)
 
     def _decode(self, step: int) -> Iterator[bytes]:
@@ -376,8 +389,10 @@ class CorruptData(ValueError):
 
 
 def sniff(file: BinaryIO) -> str:
-    """`gzip`, `zstd`, `lz4`, `bzip2`, `xz` or `plain`, by the first bytes of the file."""
-    source, at = Source(file), 0
+    """`gzip`, `zstd`, `lz4`, `bzip2`, `xz` or `plain`, by the first bytes of the file that are not
+    NUL."""
+    source = Source(file)
+    at = source.behind_nuls(0)
     for _ in range(16):
         head = source.exact(at, 8)
         if head[:3] == GZIP:
@@ -401,7 +416,6 @@ def members(
     start: int = 0,
     end: int | None = None,
     codec: str | None = None,
-    max_window: int = MAX_WINDOW,
 ) -> Iterator[Piece]:
     """The members that start in [start, end), in order, as a stream of pieces.
 
@@ -416,21 +430,22 @@ def members(
             yield Piece(DATA, at, data)
             at += len(data)
         return
-    yield from _Chain(source, codec, max_window).pieces(start, end)
+    yield from _Chain(source, codec).pieces(start, end)
 
 
 def first_member(file: BinaryIO, codec: str, within: int = 64 << 20) -> int | None:
     """Where the first member that decodes stands behind the file's first byte; None if the magic
-    bytes do not occur in the first `within` bytes, or nothing decodes."""
+    bytes do not occur in the first `within` bytes behind NULs, or nothing decodes."""
     source = Source(file)
-    start = source.find(MAGIC[codec], 0, within)
+    begin = source.behind_nuls(0)
+    start = source.find(MAGIC[codec], begin, begin + within)
     return None if start is None else _Chain(source, codec).resume(0, 0)
 
 
 class _Chain:
     """The members of one compressed file."""
 
-    def __init__(self, source: Source, codec: str, max_window: int = MAX_WINDOW) -> None:
+    def __init__(self, source: Source, codec: str) -> None:
         self.source, self.codec, self.magic = source, codec, MAGIC[codec]
         self._decoder: Callable[[Source, int], Any] = DECODERS[codec]
         self.effort = _EFFORT
@@ -438,8 +453,8 @@ class _Chain:
         if codec == "zstd":
             import zstandard
 
-            dictionary, self.damage = _dictionary(source, max_window)
-            decompressor = zstandard.ZstdDecompressor(dictionary, max_window_size=max_window)
+            dictionary, self.damage = _dictionary(source)
+            decompressor = zstandard.ZstdDecompressor(dictionary, max_window_size=MAX_WINDOW)
             self._decoder = partial(ZstdFrame, decompressor=decompressor, error=zstandard.ZstdError)
 
     def member(self, at: int) -> Any:
@@ -457,10 +472,11 @@ class _Chain:
                 at += 8 + int.from_bytes(head[4:], "little")
                 continue
             if not head.startswith(self.magic):
-                following = self.resume(at, at)
-                if following is not None or not _zeros(self.source, at):
-                    yield Piece(BREAK, at, what=f"no {self.codec} data")
-                at = following
+                nuls = self.source.behind_nuls(at) - at
+                if not nuls or nuls % 4 or self.codec != "xz":  # its padding: .xz format, 2.2
+                    what = f"{nuls} NUL bytes" if nuls else f"no {self.codec} data"
+                    yield Piece(BREAK, at, what=what)
+                at = at + nuls if nuls else self.resume(at, at)
                 continue
             yield Piece(START, at)
             member = self.member(at)
@@ -534,16 +550,7 @@ def _skippable(head: bytes) -> bool:
     return len(head) == 8 and head[1:4] == _SKIPPABLE and head[0] >> 4 == 5
 
 
-def _zeros(source: Source, at: int) -> bool:
-    """Return whether nothing but zero bytes (padding) follows."""
-    while data := source.at(at, BLOCK):
-        if data.strip(b"\0"):
-            return False
-        at += len(data)
-    return True
-
-
-def _dictionary(source: Source, max_window: int) -> tuple[Any, str]:
+def _dictionary(source: Source) -> tuple[Any, str]:
     """(the dictionary of a .warc.zst or None, what is wrong with it).
 
     https://iipc.github.io/warc-specifications/specifications/warc-zstd/: a leading skippable frame
@@ -551,15 +558,18 @@ def _dictionary(source: Source, max_window: int) -> tuple[Any, str]:
     """
     import zstandard
 
-    head = source.exact(0, 8)
+    begin = source.behind_nuls(0)
+    head = source.exact(begin, 8)
     size = int.from_bytes(head[4:], "little")
-    if head[:4] != b"\x5d\x2a\x4d\x18" or size > max_window:
+    if head[:4] != b"\x5d\x2a\x4d\x18" or size > _DICTIONARY:
         return None, ""
-    raw = source.exact(8, size)
+    raw = source.exact(begin + 8, size)
     try:
         if raw.startswith(ZSTD):
-            with zstandard.ZstdDecompressor(max_window_size=max_window).stream_reader(raw) as frame:
-                raw = frame.read(max_window)
+            with zstandard.ZstdDecompressor(max_window_size=_DICTIONARY).stream_reader(
+                raw
+            ) as frame:
+                raw = frame.read(_DICTIONARY)
         dictionary = zstandard.ZstdCompressionDict(raw)
         zstandard.ZstdDecompressor(dictionary)  # looks into it
     except (zstandard.ZstdError, ValueError) as error:
@@ -572,7 +582,6 @@ def decompressed_chunks(
     file: BinaryIO,
     codec: str | None = None,
     on_corrupt: Callable[[int, str], object] | None = None,
-    max_window: int = MAX_WINDOW,
     start: int = 0,
     end: int | None = None,
 ) -> Iterator[bytes]:
@@ -584,7 +593,7 @@ def decompressed_chunks(
     damage cut. Without it, damage raises `CorruptData`. A chunk is delivered before its member's
     checksum is known; a mismatch is reported when the member ends.
     """
-    for piece in members(file, start, end, codec, max_window):
+    for piece in members(file, start, end, codec):
         if piece.kind == DATA:
             yield piece.data
         elif piece.kind == BREAK:

@@ -11,9 +11,9 @@ from datetime import datetime, timedelta, timezone
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-_ISO = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:[.,](\d{1,9}))?)?\s*"
-    r"(Z|[+-]\d\d:?\d\d)?)?",
+_ISO = re.compile(  # extended or basic, with the zones of PostgreSQL (+00) and BigQuery (UTC)
+    r"(\d{4})(-?)(\d\d)\2(\d\d)(?:[T ](\d\d)(:?)(\d\d)(?:\6(\d\d)(?:[.,](\d{1,9}))?)?\s*"
+    r"(Z|UTC|GMT|[+-]\d\d(?::?\d\d)?)?(?: UTC)?)?",
     re.I | re.ASCII,
 )
 _YEAR_FIRST = re.compile(r"(\d{4})[-/.](\d\d?)(?:[-/.](\d\d?))?", re.ASCII)
@@ -22,7 +22,8 @@ _YEARS, _DAYS, _SECONDS = (1000, 2999), (1000_01_01, 2999_12_31), 10**11
 
 
 def parse_date(value: str | None) -> datetime | None:
-    """ISO 8601, with or without a time and fractions, as in WARC, or 8 to 14 digits, as in ARC."""
+    """ISO 8601, extended or basic, with or without a time and fractions, as in WARC, as PostgreSQL
+    and BigQuery write it, or 8 to 14 digits, as in ARC."""
     if not value:
         return None
     value = value.strip()
@@ -35,7 +36,7 @@ def parse_date(value: str | None) -> datetime | None:
         match = _ISO.fullmatch(value)
         if match is None:
             return None
-        year, month, day, hour, minute, second, fraction, zone = match.groups()
+        year, _, month, day, hour, _, minute, second, fraction, zone = match.groups()
         date = datetime(
             int(year),
             int(month),
@@ -46,8 +47,8 @@ def parse_date(value: str | None) -> datetime | None:
             int((fraction or "0")[:6].ljust(6, "0")),
             tzinfo=timezone.utc,
         )
-        if zone and zone.upper() != "Z":
-            shift = timedelta(hours=int(zone[1:3]), minutes=int(zone[-2:]))
+        if zone and zone[0] in "+-":
+            shift = timedelta(hours=int(zone[1:3]), minutes=int(zone[3:][-2:] or 0))
             date = date - shift if zone[0] == "+" else date + shift
         return date
     except (ValueError, OverflowError):

@@ -1,30 +1,33 @@
 """CSV and TSV: a header that names the columns, then a document a row.
 
-Rows are read as RFC 4180 has them: a quoted field may hold newlines, and a quote in it is doubled.
-What separates fields is told by the header. A row that breaks the rules, or has another number of
-fields than the header, is reported with its offset and passed over; a line longer than the limit is
-never held. A file is read by one worker, since only its beginning says which newlines are quoted.
+What separates fields is told by the header. Rows of CSV are read as RFC 4180 has them: a quoted
+field may hold newlines, and a quote in it is doubled. TSV has no quotes (IANA,
+text/tab-separated-values), and its files are written both ways, so their beginning decides. A row
+that breaks the rules, or has another number of fields than the header, is reported with its offset
+and passed over, alone; a line longer than the limit is never held. A file is read by one worker,
+since only its beginning says which newlines are quoted.
 """
 
 from __future__ import annotations
 
 import csv
+import re
 from collections import Counter, deque
 from collections.abc import Iterator
 from typing import BinaryIO
 
 from curate.formats.columns import Columns
-from curate.formats.compression import decompressed_chunks, open_input, sniff
-from curate.formats.events import Corrupt, Event, Portion, Row, note
-from curate.formats.jsonl import BOM, lines, to_row
+from curate.formats.compression import open_input, sniff
+from curate.formats.events import Corrupt, Event, Portion, Row, Skipped, note
+from curate.formats.jsonl import to_row
 from curate.formats.kinds import reader
+from curate.formats.lines import HEAD, Line, beginning, lines, without_mark
 from llmcurate.base.errors import UsageError
 
 SEPARATORS = "\t,;|"
 MOST_HEADER = 1 << 20  # bytes of the longest header
-
-
-Line = tuple[int, bytes | None, int]  # offset, bytes or None where it is too long, size
+_QUOTED_HEADER = re.compile(rb'(?:\xef\xbb\xbf|[^\n]*\t)?"')
+_DOUBLED = re.compile(rb'[\t\n]"[^\t\n]*""[^\t\n]*"(?:[\t\r\n]|\Z)')
 
 
 class _Lines:
@@ -57,27 +60,29 @@ class _Lines:
         if entry is None:
             self.cut_off = True
             raise StopIteration
-        offset, line, size = entry
+        _, line, size = entry
         self.row.append(entry)
         self.size += size + 1
         if line is None or self.size > self.limit:
             self.cut_off = True
             raise csv.Error("it is too long")
-        if offset == 0:
-            line = line.removeprefix(BOM)
-        return line.decode("utf-8", "replace").replace("\0", "\ufffd") + "\n"
+        return _text(line if self.row[1:] else without_mark(line)) + "\n"
+
+
+def _text(line: bytes) -> str:
+    return line.decode("utf-8", "replace").replace("\0", "\ufffd")
 
 
 def _header(line: bytes) -> tuple[list[str], str]:
     """(names of the columns, what separates them). ValueError where the line is no header."""
-    if line[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise ValueError("it is UTF-16: make it UTF-8 (iconv -f UTF-16 -t UTF-8)")
-    text = line.removeprefix(BOM).decode("utf-8", "replace").replace("\0", "\ufffd")
+    text = _text(without_mark(line))
     separator = max(SEPARATORS, key=text.count) if any(s in text for s in SEPARATORS) else ","
     try:
         names = next(csv.reader([text + "\n"], delimiter=separator, strict=True), [])
     except csv.Error as error:
-        raise ValueError(f"its first line is no header ({error})") from None
+        if separator != "\t":
+            raise ValueError(f"its first line is no header ({error})") from None
+        names = text.rstrip("\r").split(separator)
     if twice := next((name for name, times in Counter(names).items() if times > 1), None):
         raise ValueError(f"its header has the column {twice!r} twice")
     return names, separator
@@ -94,7 +99,7 @@ def names_in(head: bytes) -> list[str]:
 def read_header(path: str, codec: str, columns: Columns) -> list[str]:
     """The columns of a file, as `columns` names them. UsageError without a column `text`."""
     with open_input(path) as file:
-        chunks = decompressed_chunks(file, codec, lambda offset, what: None)
+        _, chunks, _ = beginning(file, codec)
         line = next(lines(chunks, 0, None, MOST_HEADER), (0, b"", 0))[1]
     try:
         names = [columns.name(name) for name in _header(line or b"")[0]]
@@ -121,20 +126,23 @@ def read(portion: Portion) -> Iterator[Event]:
     """Events of all rows of a file."""
     with open_input(portion.path) as file:
         yield from read_rows(
-            file, portion.codec, portion.max_record, portion.kinds, portion.columns
+            file, portion.codec, portion.max_record, portion.kinds, portion.columns, portion.quote
         )
 
 
 def read_rows(
-    file: BinaryIO, codec: str, limit: int, kinds: dict[str, str], columns: Columns
+    file: BinaryIO,
+    codec: str,
+    limit: int,
+    kinds: dict[str, str],
+    columns: Columns,
+    quote: str = "auto",
 ) -> Iterator[Event]:
-    """Events of all rows; limit: bytes of the longest row read."""
+    """Events of all rows; limit: bytes of the longest row read; quote: as of `ReadSettings`."""
     damage: list[Corrupt] = []
-
-    def damaged(offset: int, what: str) -> None:
-        note(damage, offset, what)
-
-    numbered = lines(decompressed_chunks(file, codec, damaged), 0, None, limit)
+    damaged = lambda offset, what: note(damage, offset, what)  # noqa: E731
+    head, chunks, of = beginning(file, codec, damaged)
+    numbered = lines(chunks, 0, None, limit, damaged)
     _, first, _ = next(numbered, (0, None, 0))
     if first is None:
         yield from damage
@@ -142,13 +150,18 @@ def read_rows(
     header, separator = _header(first)
     names = [columns.name(name) for name in header]
     csv.field_size_limit(max(limit, csv.field_size_limit()))
-    for offset, row, event in _rows(_Lines(numbered, limit), separator):
+    quoted = quote != "none"
+    if quote == "auto" and separator == "\t":
+        quoted = _looks_quoted(head, len(names))
+    for offset, row, event in _rows(_Lines(numbered, limit), separator, len(names), quoted):
         yield from damage
         damage.clear()
         if row is None:
+            if isinstance(event, Corrupt):
+                event.what += of
             yield event
-        elif len(row) != len(names):
-            yield Corrupt(offset, f"{len(row)} fields in a row, {len(names)} in the header")
+        elif row == header:  # of a file that was joined with others
+            yield Skipped("header", offset)
         else:
             cells = zip(names, row, strict=True)
             record = {name: cell for name, cell in cells if cell or name == "text"}
@@ -156,9 +169,37 @@ def read_rows(
     yield from damage
 
 
-def _rows(source: _Lines, separator: str) -> Iterator[tuple[int, list[str] | None, Event]]:
-    """(offset, fields, nothing), or (offset, None, the event that stands for the row)."""
-    reader = csv.reader(source, delimiter=separator, strict=True)
+def _looks_quoted(head: bytes, fields: int) -> bool:
+    """Whether a TSV file that begins so has quoted fields: if more of its rows are whole then, or
+    as many and its header is quoted, or quotes are doubled in a quoted field.
+
+    Python's csv, pandas and spreadsheets quote the fields that need it and double quotes in them;
+    who quotes all fields quotes the header.
+    """
+    numbered = [*lines([head], 0, None, HEAD)]
+    if len(head) == HEAD:
+        del numbered[-1]  # cut off
+    quoted, plain = (
+        sum(row is None for _, row, _ in _rows(_Lines(iter(numbered), HEAD), "\t", fields, quotes))
+        for quotes in (True, False)
+    )
+    if quoted != plain:
+        return quoted < plain
+    return bool(_QUOTED_HEADER.match(head) or _DOUBLED.search(head))
+
+
+def _rows(
+    source: _Lines, separator: str, fields: int, quoted: bool
+) -> Iterator[tuple[int, list[str] | None, Event]]:
+    """(offset, fields, nothing), or (offset, None, the event that stands for the row). Where a row
+    ends otherwise than it says, the lines behind its first are rows of their own; so are those of a
+    row with too few or too many fields, if each has enough."""
+    reader = csv.reader(
+        source,
+        delimiter=separator,
+        strict=True,
+        quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE,
+    )
     none = Corrupt(0, "")
     while True:
         source.begin()
@@ -168,15 +209,20 @@ def _rows(source: _Lines, separator: str) -> Iterator[tuple[int, list[str] | Non
             return
         except csv.Error as error:
             offset, line, size = source.row[0]
-            event: Event = Corrupt(offset, f"not a row: {error}")
+            what = "a quote in it is not closed" if source.cut_off else error
+            event: Event = Corrupt(offset, f"not a row: {what}")
             if line is None:
                 detail = "passed over, not read whole"
                 reject = ("line_too_long", float(size), float(source.limit), detail)
                 event = Row(offset=offset, reject=reject)
-            elif source.cut_off:
-                event = Corrupt(offset, "not a row: a quote in it is not closed")
-                source.give_back()
+            source.give_back()
             yield offset, None, event
             continue
-        if row:
-            yield source.row[0][0], row, none
+        offset, *_ = source.row[0]
+        if len(row) == fields:
+            yield offset, row, none
+        elif row:
+            if all(_text(line or b"").count(separator) == fields - 1 for _, line, _ in source.row):
+                source.give_back()
+            what = f"{len(row)} fields in a row, {fields} in the header"
+            yield offset, None, Corrupt(offset, what)

@@ -40,6 +40,8 @@ class Row:
     """The language that the input itself declares, or None."""
     extra: dict[str, Any] | None = None
     """Input columns that no field above takes (jsonl); None for archives."""
+    misfits: tuple[str, ...] = ()
+    """Columns whose type their value does not fit: it is in `extra`."""
     bad_date: bool = False
     """Whether a date is stated that cannot be read."""
     digest: str | None = None
@@ -158,3 +160,5 @@ class Portion:
     """Bytes that the pages of a columnar file may take at once when they are unpacked."""
     digests: bool = False
     """Whether contents are compared with the digests that records state."""
+    quote: str = "auto"
+    """Whether tables of text have quoted fields: as `ReadSettings.quote`."""

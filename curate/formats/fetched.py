@@ -61,7 +61,7 @@ def _lines(path: str) -> list[str]:
     try:
         with _opened(path) as f:
             data = b"".join(decompressed_chunks(f))
-        text = data.decode("utf-8")
+        text = data.decode("utf-8").replace("\ufeff", "")  # of joined lists
     except (OSError, ImportError) as error:
         raise UsageError(f"input {path}: {getattr(error, 'strerror', None) or error}") from None
     except CorruptData as error:

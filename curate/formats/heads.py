@@ -23,9 +23,10 @@ HEAD_BEGINS = re.compile(_WARC + rb"[A-Za-z][A-Za-z0-9-]*:")
 _FIELD = re.compile(rb"\n([^:\r\n]+):([^\r\n]*)")
 _FOLD = re.compile(rb"\r{0,3}\n[ \t]+(?=[^ \t\r\n])")
 NEXT_RECORD = {
-    "warc": re.compile(rb"\n(?=" + _WARC + rb"[A-Za-z][A-Za-z0-9-]*:)"),
-    "arc": re.compile(rb"\n(?=" + _ARC + rb")"),
+    "warc": re.compile(rb"[\n\0\xbf](?=" + _WARC + rb"[A-Za-z][A-Za-z0-9-]*:)"),
+    "arc": re.compile(rb"[\n\0\xbf](?=" + _ARC + rb")"),
 }
+"""The byte before a record: a line's end, a NUL of a hole, or the last one of a byte order mark."""
 BLANK_LINE = re.compile(rb"\n\r*\n")
 END_OF_RECORD = re.compile(rb"\r?\n(?:\r?\n)?\Z")
 LONGEST_START = 16384

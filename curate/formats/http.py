@@ -13,15 +13,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from curate.formats.mime import GZIP, looks_like_text
+
 _STATUS = re.compile(rb"(?:HTTP|ICY)(?:/(\d+(?:\.\d+)?))?[ \t]+(\d{3})(?!\d)[ \t]*([^\r\n]*)", re.I)
 _BLANK_LINE = re.compile(rb"\n\r*\n")
 _CHUNK_SIZE = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]{0,4096})?\r?\n")
 _CHARSET = re.compile(r"""charset\s*=[\s"']*([A-Za-z0-9_.:+-]+)""", re.I)
 _MIME = re.compile(r"[a-z0-9!#$&^_.+-]+/[a-z0-9!#$&^_.+-]+")
-_CONTROL = bytes(set(range(32)) - set(b"\t\n\r\f\x1b"))
 _MAX_HEAD = 1 << 18
 OPT_OUT_HEADERS = ("x-robots-tag", "tdm-reservation")
 _STEP = 32 << 10  # bytes of a body given to zlib at a time
+_MOST_PACKED = 3  # times that a body is packed beyond what its head says
 _NO_ENCODING = {"", "identity", "none", "binary", "8bit", "7bit", "utf-8", "chunked"}
 
 
@@ -125,35 +127,16 @@ def content_type(value: str | None) -> tuple[str | None, str | None]:
     )
 
 
-def looks_like_text(data: bytes) -> bool:
-    """Whether the first 4 KiB could be text or HTML in any common encoding."""
-    sample = data[:4096]
-    if sample[:2] in (b"\xff\xfe", b"\xfe\xff") or b"<\0" in sample[:64] or b"\0<" in sample[:64]:
-        return True
-    control = len(sample) - len(sample.translate(None, _CONTROL))
-    return control * 100 <= len(sample)
-
-
-def sniff_mime(data: bytes) -> str | None:
-    """`text/html`, `application/xml` or `text/plain` by the first bytes; None for other things."""
-    if not data or not looks_like_text(data):
-        return None
-    begin = data[:1024].replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n").lower()
-    if begin.startswith(b"<?xml") and b"<html" not in begin and b"<!doctype html" not in begin:
-        return "application/xml"
-    tags = (b"<!doctype html", b"<html", b"<head", b"<body", b"<title", b"<script", b"<meta")
-    if any(tag in begin for tag in tags) or re.match(rb"<(?:!--|[a-z][a-z0-9]*[\s>])", begin):
-        return "text/html"
-    return "text/plain"
-
-
-def decode_body(head: Head, body: bytes, limit: int) -> Body:
-    """Undoes transfer and content encodings, last applied first; at most `limit` bytes result."""
+def decode_body(head: Head | None, body: bytes, limit: int) -> Body:
+    """Undoes transfer and content encodings, last applied first, and gzip that no head tells of;
+    at most `limit` bytes result."""
     notes: list[str] = []
-    transfer = _tokens(head.get("transfer-encoding"))
-    if "chunked" in transfer:
-        body = _dechunk(body, notes)
-    encodings = [*_tokens(head.get("content-encoding")), *transfer]
+    encodings: list[str] = []
+    if head is not None:
+        transfer = _tokens(head.get("transfer-encoding"))
+        if "chunked" in transfer:
+            body = _dechunk(body, notes)
+        encodings = [*_tokens(head.get("content-encoding")), *transfer]
     for name in reversed(encodings):
         if name in _NO_ENCODING or not body:
             continue
@@ -167,12 +150,21 @@ def decode_body(head: Head, body: bytes, limit: int) -> Body:
         if len(data) > limit:
             return Body("too_large", b"", len(data), notes)
         if problem:
-            if not data and looks_like_text(body):
-                notes.append(f"says {name}, is plain")
+            packed = decode is not _gzip and body.startswith(GZIP)
+            if not data and (packed or looks_like_text(body)):
+                notes.append(f"says {name}, is {'gzip' if packed else 'plain'}")
                 continue
             notes.append(f"{name}: {problem}")
             if not data:
                 return Body("undecodable", body, len(body), notes)
+        body = data
+    for _ in range(_MOST_PACKED):
+        if not body.startswith(GZIP):
+            break
+        data, problem = _gzip(body, limit)
+        if not data:
+            break
+        notes.append(f"gzip, which no header says{f': {problem}' if problem else ''}")
         body = data
     if len(body) > limit:
         return Body("too_large", b"", len(body), notes)

@@ -21,6 +21,7 @@ from typing import Any, overload
 import numpy as np
 import pyarrow as pa
 
+from curate.formats.column_types import joined, kind_of_type
 from curate.formats.columns import EXTRA, KNOWN, Columns, column_name, kind_of
 from curate.formats.data_sets import Choice
 from curate.formats.delimited import read_header
@@ -383,42 +384,6 @@ def _grouped(
 # Columns that are carried along.
 
 
-def _arrow_kind(kind: pa.DataType) -> str | None:
-    if pa.types.is_null(kind):
-        return None
-    if pa.types.is_dictionary(kind):
-        return _arrow_kind(kind.value_type)
-    if pa.types.is_boolean(kind):
-        return "bool"
-    if pa.types.is_integer(kind) and kind != pa.uint64():
-        return "int64"
-    if pa.types.is_floating(kind):
-        return "double"
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
-        return "string"
-    return f"arrow:{pa.schema([('c', kind)]).serialize().to_pybytes().hex()}"
-
-
-def _same(old: str | None, new: str | None, path: str, column: str) -> str | None:
-    """The kind that holds both; UsageError for nested or special types that differ."""
-    special = any(k is not None and k.startswith("arrow:") for k in (old, new))
-    if special and None not in (old, new) and old != new:
-        raise UsageError(
-            f"input {path}: column {column!r} has another type than in the files before it;"
-            " convert one of them"
-        )
-    if old is None or new is None or old == new:
-        return old or new
-    return "double" if {old, new} == {"int64", "double"} else "json"
-
-
-def join_columns(before: dict[str, str], now: dict[str, str], path: str) -> dict[str, str]:
-    """The columns of two inputs together; path: of the later one, for an error."""
-    names = sorted({*before, *now})
-    kinds = {n: _same(before.get(n), now.get(n), path, n) for n in names}
-    return {name: kind or "string" for name, kind in kinds.items()}
-
-
 def carried_columns(
     files: Sequence[Any],
     sample_lines: int,
@@ -426,33 +391,39 @@ def carried_columns(
     columns: Columns = Columns(),
 ) -> dict[str, str]:
     """name -> kind of every unknown column, over all files; `extra` where there are JSON lines or
-    CSV."""
+    CSV, or a column of more than one type, which may not hold each value of both."""
     kinds: dict[str, str | None] = {}
-    json_lines = any(file.format == "csv" for file in files)
+    wider: set[str] = set()  # columns of more than one type
+    extra = any(file.format == "csv" for file in files)
+
+    def take(name: str, kind: str | None) -> None:
+        old = kinds.get(name)
+        if None not in (old, kind) and old != kind:
+            wider.add(name)
+        kinds[name] = joined(old, kind)
+
     schemas = in_order(partial(_schema, columns=columns), files, at_once)
     for file, schema in zip(files, schemas, strict=True):
         if schema is not None:
             for f in schema:
-                if f.name in KNOWN:
-                    continue
-                name = column_name(f.name, f.type)
-                kinds[name] = _same(kinds.get(name), _arrow_kind(f.type), file.path, f.name)
+                if f.name not in KNOWN:
+                    take(column_name(f.name, f.type), kind_of_type(f.type))
             if len(kinds) > MOST_STORED:
                 raise UsageError(
                     f"input {file.path}: it makes {len(kinds):,} columns to carry along, and"
                     f" {MOST_STORED:,} are the most: write it without those that are not needed"
                 )
         elif file.format == "jsonl":
-            json_lines = True
+            extra = True
             for record in sample(file.path, file.codec, sample_lines):
                 for key, value in columns.record(record).items():
                     name = column_name(key)
                     if key not in KNOWN and (name in kinds or len(kinds) < MOST):
-                        kinds[name] = _same(kinds.get(name), kind_of(value), file.path, key)
+                        take(name, kind_of(value))
         else:
             for name, kind in getattr(FORMATS[file.format].reader, "COLUMNS", {}).items():
-                kinds[name] = _same(kinds.get(name), kind, file.path, name)
-    if json_lines:
+                take(name, kind)
+    if extra or any(kinds[name] != "json" for name in wider):
         kinds[EXTRA] = "json"
     return {name: kind or "string" for name, kind in sorted(kinds.items())}
 

@@ -6,105 +6,31 @@ over in pieces and reported; it is never held in memory.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator
+import shlex
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timezone
 from itertools import islice
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from curate.formats.columns import KNOWN, Columns, kind_of, split_extra
+from curate.formats.columns import KNOWN, Columns, id_text, kind_of, split_extra
 from curate.formats.compression import decompressed_chunks, open_input, sniff
 from curate.formats.dates import column_date
 from curate.formats.events import Corrupt, Event, Portion, Row, note
+from curate.formats.json_objects import in_lines, objects, parse
 from curate.formats.kinds import reader
-
-CHUNK = 1 << 20
-BOM = b"\xef\xbb\xbf"
-
-
-def _chunks(file: BinaryIO, start: int) -> Iterator[bytes]:
-    file.seek(start)
-    while chunk := file.read(CHUNK):
-        yield chunk
-
-
-def first_line(file: BinaryIO, start: int, end: int | None) -> int | None:
-    """Where the first line that begins in [start, end) does; None if one long line covers it all.
-
-    Reads no further than `end`: a line of many ranges is not read again for each of them.
-    """
-    if start == 0:
-        return 0
-    at = start - 1  # a line that begins exactly at `start` has its newline there
-    for chunk in _chunks(file, at):
-        if (stop := chunk.find(b"\n")) >= 0:
-            at += stop + 1
-            return at if end is None or at < end else None
-        at += len(chunk)
-        if end is not None and at >= end:
-            return None
-    return None
-
-
-def lines(
-    chunks: Iterator[bytes], at: int, end: int | None, limit: int
-) -> Iterator[tuple[int, bytes | None, int]]:
-    """(offset, line without its end or None if longer than limit, bytes) for lines starting in
-    [at, end); offsets count from `at` in what the chunks hold. A line is not
-    held while it is worked on."""
-    parts: list[bytes] = []
-    held = 0
-    begin = at
-    for chunk in chunks:
-        position = 0
-        while (stop := chunk.find(b"\n", position)) >= 0:
-            held += stop - position
-            if held <= limit:
-                parts.append(chunk[position:stop])
-            parts = [b"".join(parts)]
-            yield begin, parts.pop() if held <= limit else None, held
-            parts, begin, held = [], begin + held + 1, 0
-            position = stop + 1
-            if end is not None and begin >= end:
-                return
-        held += len(chunk) - position
-        if held <= limit:
-            parts.append(chunk[position:])
-        else:
-            parts = []
-    if held:
-        yield begin, b"".join(parts) if held <= limit else None, held
-
-
-def parse(line: bytes) -> dict[str, Any] | str:
-    """The object on a line, or what is wrong with it. Lone surrogates become U+FFFD."""
-    import orjson
-
-    try:
-        value = orjson.loads(line)
-        if isinstance(value, dict) and any(
-            type(v) is float and abs(v) >= 1 << 63 for v in value.values()
-        ):
-            value = json.loads(line)  # keeps the digits of a longer integer
-    except orjson.JSONDecodeError:
-        try:
-            value = _mended(json.loads(line.decode("utf-8", "replace").replace("\x00", "\ufffd")))
-        except (ValueError, RecursionError) as error:
-            return f"not JSON: {str(error)[:100]}"
-    return value if isinstance(value, dict) else f"not a JSON object but {type(value).__name__}"
-
-
-def _mended(value: Any) -> Any:
-    if isinstance(value, str):
-        # Pairs of escapes join to one character, lone halves become U+FFFD.
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, list):
-        return [_mended(v) for v in value]
-    if isinstance(value, dict):
-        return {_mended(k): _mended(v) for k, v in value.items()}
-    return value
+from curate.formats.lines import (
+    HEAD,
+    Line,
+    beginning,
+    first_line,
+    lines,
+    ranges,
+    unheard,
+    without_mark,
+)
+from curate.text.decoding import encoding_of_file
 
 
 def to_row(record: dict[str, Any], offset: int, columns: dict[str, str]) -> Row:
@@ -112,8 +38,8 @@ def to_row(record: dict[str, Any], offset: int, columns: dict[str, str]) -> Row:
     rest = {k: v for k, v in record.items() if k not in KNOWN}
     row = Row(offset=offset)
     own_id = record.get("id")
-    if isinstance(own_id, (str, int)) and not isinstance(own_id, bool):
-        row.id = str(own_id) or None
+    if isinstance(own_id, (str, int, float)) and not isinstance(own_id, bool):
+        row.id = id_text(own_id)
     elif own_id is not None:
         rest["id"] = own_id
     for name in ("url", "lang", "mime", "charset", "opt_out_headers", "text"):
@@ -133,20 +59,21 @@ def to_row(record: dict[str, Any], offset: int, columns: dict[str, str]) -> Row:
         row.bad_date = True
     if row.text is None:
         row.reject = ("no_text", None, None, "the record has no `text` string")
-    row.extra = split_extra(rest, columns)
+    row.extra, row.misfits = split_extra(rest, columns)
     if isinstance(record.get("source"), str):
         row.extra["source"] = record["source"]
     return row
 
 
 def slices(file: Any, target: int) -> list[tuple[int, int | None]]:
-    """A plain file in ranges of bytes; a line belongs to the one in which it begins."""
-    starts = [0]
-    if file.codec == "plain" and file.size > target + target // 2:
-        starts = list(range(0, file.size, target))
-        if len(starts) > 1 and file.size - starts[-1] < target // 2:
-            starts.pop()
-    return list(zip(starts, [*starts[1:], None], strict=True))
+    """A plain file of lines in ranges of bytes."""
+    cut = ranges(file, target)
+    if len(cut) > 1:
+        with open_input(file.path) as opened:
+            head = opened.read(HEAD)
+        if encoding_of_file(head) != "utf-8" or not in_lines(head):
+            return [(0, None)]
+    return cut
 
 
 def why_no_documents(path: str, columns: Columns) -> str | None:
@@ -156,7 +83,19 @@ def why_no_documents(path: str, columns: Columns) -> str | None:
     records = [columns.record(record) for record in sample(path, codec, 100)]
     if not {key for record in records for key in record}.isdisjoint(("text", "payload")):
         return None
-    return missing_text(records, columns) or "no JSON line among its first hundred"
+    line = one_object(path, codec) or missing_text(records, columns)
+    return line or "no JSON line among its first hundred"
+
+
+def one_object(path: str, codec: str, limit: int = Portion.max_record) -> str | None:
+    """The line on a file of one object that holds a list of records; None for other files."""
+    found = [*sample(path, codec, 2, limit)]
+    values = found[0].items() if len(found) == 1 else ()
+    for key, value in values:
+        if isinstance(value, list) and value and isinstance(value[0], dict):
+            jq = shlex.quote(f".{key}[]" if key.isidentifier() else f'."{key}"[]')
+            return f"one object, whose {key} holds the records: jq -c {jq} makes lines of them"
+    return None
 
 
 def missing_text(records: Iterable[dict[str, Any]], columns: Columns) -> str | None:
@@ -177,9 +116,9 @@ def missing_text(records: Iterable[dict[str, Any]], columns: Columns) -> str | N
     return columns.missing(kinds, sizes) if kinds else None
 
 
-@reader("jsonl", endings=(".jsonl", ".ndjson", ".json"), begins=r"\s*\{")
+@reader("jsonl", endings=(".jsonl", ".ndjson", ".json"), begins=r"\s*(?:\[\s*)?\{")
 def read(portion: Portion) -> Iterator[Event]:
-    """Events of the lines that start in the portion."""
+    """Events of the lines that start in the portion, or of all objects of a file without lines."""
     with open_input(portion.path) as file:
         yield from read_lines(
             file,
@@ -201,59 +140,91 @@ def read_lines(
     kinds: dict[str, str],
     columns: Columns = Columns(),
 ) -> Iterator[Event]:
-    """Events of the lines that start in [start, end); limit: bytes of the longest line read."""
+    """Events of the lines that start in [start, end); limit: bytes of the longest one read."""
     damage: list[Corrupt] = []
-    if codec == "plain":
-        first = first_line(file, start, end)
-        if first is None:
-            return
-        numbered = lines(_chunks(file, first), first, end, limit)
-    else:
-        packed = decompressed_chunks(file, codec, lambda offset, what: note(damage, offset, what))
-        numbered = lines(packed, 0, None, limit)
+    noting = lambda offset, what: note(damage, offset, what)  # noqa: E731
+    numbered, of = _numbered(file, codec, start, end, limit, noting)
     for offset, line, size in numbered:
-        if damage:
-            yield from damage
-            damage.clear()
+        yield from damage
+        damage.clear()
         if line is None:
             yield Row(
                 offset=offset,
                 reject=("line_too_long", float(size), float(limit), "passed over, not read whole"),
             )
             continue
-        if offset == 0:
-            line = line.removeprefix(BOM)
-        line = line.rstrip(b"\r")
-        if not line.strip():
-            continue
-        events = [_event(line, offset, kinds, columns)]
+        events = _events(without_mark(line), offset, kinds, columns)
         line = b""
-        yield events.pop()  # of a long document nothing is held here
+        while events:
+            event = events.pop(0)
+            if isinstance(event, Corrupt):
+                event.what += of
+            yield event
+            del event  # of a long document nothing is held here
     yield from damage
 
 
-def _event(line: bytes, offset: int, kinds: dict[str, str], columns: Columns) -> Event:
+def _numbered(
+    file: BinaryIO,
+    codec: str,
+    start: int,
+    end: int | None,
+    limit: int,
+    on_corrupt: Callable[[int, str], object],
+    text: bool = False,
+) -> tuple[Iterator[Line], str]:
+    """(the lines that start in [start, end), or the objects of a file without lines; what their
+    offsets are of, as of `beginning`)."""
+    if start or end is not None:
+        first = first_line(file, start, end)
+        if first is None:
+            return iter(()), ""
+        chunks = decompressed_chunks(file, codec, start=first)
+        return lines(chunks, first, end, limit, on_corrupt), ""
+    head, chunks, of = beginning(file, codec, on_corrupt)
+    if text or in_lines(head):
+        return lines(chunks, 0, None, limit, on_corrupt), of
+    return objects(chunks, limit, on_corrupt), of
+
+
+def _events(line: bytes, offset: int, kinds: dict[str, str], columns: Columns) -> list[Event]:
+    """The event of a line; of several objects where joined files have left them on it."""
+    if not line.strip():
+        return []
     value = parse(line)
-    if isinstance(value, str):
-        return Corrupt(offset, value)
-    try:
-        return to_row(columns.record(value), offset, kinds)
-    except RecursionError:
-        return Corrupt(offset, "not JSON that can be kept: nested too deeply")
+    if isinstance(value, dict):
+        try:
+            return [to_row(columns.record(value), offset, kinds)]
+        except RecursionError:
+            return [Corrupt(offset, "not JSON that can be kept: nested too deeply")]
+    parts = [(at, without_mark(part or b"")) for at, part, _ in objects([line], len(line))]
+    if len(parts) > 1 and any(isinstance(parse(part), dict) for _, part in parts):
+        return [e for at, part in parts for e in _events(part, offset + at, kinds, columns)]
+    return [Corrupt(offset, value)]
+
+
+def records(
+    path: str,
+    codec: str,
+    limit: int,
+    on_corrupt: Callable[[int, str], object] = unheard,
+    text: bool = False,
+) -> Iterator[dict[str, Any] | str]:
+    """Every record of a file: an object, or what is wrong with it; of plain text each line is one.
+    limit: bytes of the longest."""
+    with open_input(path) as file:
+        for offset, line, size in _numbered(file, codec, 0, None, limit, on_corrupt, text)[0]:
+            if line is None:
+                yield f"{size:,} bytes at byte {offset}, which are too many"
+            elif (line := without_mark(line)).strip():
+                yield {"text": line.decode("utf-8", "replace")} if text else parse(line)
 
 
 def sample(path: str, codec: str, count: int, limit: int = 1 << 20) -> Iterator[dict[str, Any]]:
     """The first objects of a file, for typing its columns."""
-    with open_input(path) as file:
-        chunks = (
-            _chunks(file, 0)
-            if codec == "plain"
-            else decompressed_chunks(file, codec, lambda offset, what: None)
-        )
-        for _, line, _ in islice(lines(iter(chunks), 0, None, limit), count):
-            value = parse(line) if line and line.strip() else ""
-            if isinstance(value, dict):
-                yield value
+    for value in islice(records(path, codec, limit), count):
+        if isinstance(value, dict):
+            yield value
 
 
 def json_lines(batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:

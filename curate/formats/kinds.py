@@ -109,11 +109,12 @@ def _first(fits: Callable[[Format], bool]) -> str | None:
 
 def format_by_content(path: str, columns: Columns) -> str | None:
     """A file's format as its first bytes tell it."""
-    from curate.formats.compression import decompressed_chunks, open_input
+    from curate.formats.compression import open_input
+    from curate.formats.lines import beginning, without_mark
 
     with open_input(path) as file:
-        head = next(iter(decompressed_chunks(file, None, lambda offset, what: None)), b"")[:HEAD]
-    head = bytes(head).removeprefix(b"\xef\xbb\xbf")
+        head = beginning(file, None)[0]
+    head = without_mark(head.lstrip(b"\0"))[:HEAD]
     found = _first(lambda k: k.begins is not None and bool(re.match(k.begins.encode(), head)))
     names_in = FORMATS["csv"].reader.names_in
     return found or ("csv" if "text" in map(columns.name, names_in(head)) else None)

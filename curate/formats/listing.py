@@ -464,11 +464,7 @@ def _below(fs: Any, root: str) -> tuple[list[str], list[str], list[OSError]]:
     ones and what runs hold are left out."""
     errors: list[OSError] = []
     if _is_local(fs):
-        names = []
-        for folder, folders, files in os.walk(root, onerror=errors.append):
-            links = (name for name in folders if Path(folder, name).is_symlink())
-            names += [f"{folder.rstrip('/')}/{name}" for name in (*files, *links)]
-        names.sort()
+        names = sorted(_walked(root, errors))
     else:
         names = sorted(fs.find(root))
     files_of: dict[str, set[str]] = {}
@@ -495,6 +491,30 @@ def _below(fs: Any, root: str) -> tuple[list[str], list[str], list[OSError]]:
         if not isinstance(error, FileNotFoundError) and within(str(error.filename))
     ]
     return [n for n in names if within(n)], sorted(filter(within, runs)), problems
+
+
+def _walked(root: str, errors: list[OSError]) -> Iterator[str]:
+    """The files below a folder and below folders that are linked there, by the link's name. What is
+    below by itself, or by a link before in order of names, is not walked again, nor is a folder
+    that its own link lies in. errors: gets those of folders that cannot be read."""
+    walked: set[str] = set()
+    tops = [root]
+    while tops:
+        top, links = tops.pop(0), list[str]()
+        real = os.path.realpath(top).rstrip("/")
+        if top != root and f"{Path(top).parent.resolve()}/".startswith(f"{real}/"):
+            continue
+        for folder, below, files in os.walk(top, onerror=errors.append):
+            place = real + folder[len(top) :]
+            if place in walked:
+                below.clear()
+                continue
+            yield from (f"{folder.rstrip('/')}/{name}" for name in files)
+            if not f"/{folder[len(root) :]}".replace("/_", "/.").count("/."):  # none is hidden
+                walked.add(place)
+                inner = (f"{folder.rstrip('/')}/{name}" for name in below if name[0] not in _HIDDEN)
+                links += filter(os.path.islink, inner)
+        tops += sorted(links)
 
 
 def _looked_at(

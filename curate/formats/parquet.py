@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.documents.documents import CORE, DATE, PAYLOAD
-from curate.formats.columns import KNOWN, Columns, arrow_type, column_name
+from curate.formats.column_types import arrow_type, fitted, json_texts, json_value, kind_of_type
+from curate.formats.columns import EXTRA, KNOWN, Columns, column_name, id_text, with_extra
 from curate.formats.compression import open_input
 from curate.formats.dates import column_date
 from curate.formats.events import Corrupt, LeftOut, Portion
@@ -32,6 +33,10 @@ _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96
 
 class BadPages(ValueError):
     """Headers that cannot be believed."""
+
+
+class SameName(UsageError):
+    """Two columns of a file have one name."""
 
 
 @dataclass(frozen=True)
@@ -174,12 +179,14 @@ def _opened(source: Any, **how: Any) -> pq.ParquetFile:
 
 def read_schema(path: str, columns: Columns = Columns()) -> pa.Schema:
     """The file's Arrow schema, by our names; empty where the file cannot be read, which reading
-    reports."""
+    reports. UsageError without a text, SameName where nobody can tell which column is meant."""
     try:
         with open_input(path) as f:
             schema: pa.Schema = _opened(f).schema_arrow
     except (pa.ArrowInvalid, OSError):
         return pa.schema([])
+    if twice := next((name for name, times in Counter(schema.names).items() if times > 1), None):
+        raise SameName(f"input {path}: its schema has the column {twice!r} twice")
     columns = columns.of(schema.names)
     schema = pa.schema([f.with_name(columns.name(f.name)) for f in schema])
     if "text" not in schema.names and "payload" not in schema.names:
@@ -222,6 +229,8 @@ def why_no_documents(path: str, columns: Columns) -> str | None:
     """Tables without a text are no documents."""
     try:
         read_schema(path, columns)
+    except SameName:
+        return None  # a plan says it
     except UsageError as error:
         return str(error).removeprefix(f"input {path}: ")
     return None
@@ -325,8 +334,11 @@ def _is_valid(column: pa.Array) -> bool:
     return True
 
 
-def conform(table: pa.Table, columns: dict[str, str], source: str) -> pa.Table:
-    """The table with the run's columns: known ones cast, unknown ones as planned."""
+def conform(
+    table: pa.Table, columns: dict[str, str], source: str
+) -> tuple[pa.Table, list[tuple[int, str]]]:
+    """(the table with the run's columns, known ones cast, unknown ones as planned; row and column
+    of each value of these that does not fit, and is in `extra`)."""
     rows = table.num_rows
     out: dict[str, pa.Array | pa.ChunkedArray] = {}
     for name, kind in CORE:
@@ -337,7 +349,7 @@ def conform(table: pa.Table, columns: dict[str, str], source: str) -> pa.Table:
         elif kind == DATE:
             out[name] = _dates(column)
         else:
-            out[name] = _text(column, kind)
+            out[name] = (_ids if name == "id" else _text)(column, kind)
     if "source" in table.column_names:
         out["source"] = out["source"].fill_null(source)
     for name, kind in PAYLOAD:
@@ -345,17 +357,38 @@ def conform(table: pa.Table, columns: dict[str, str], source: str) -> pa.Table:
         convert = _text if pa.types.is_string(kind) else pa.ChunkedArray.cast
         out[name] = convert(table[name], kind) if has else pa.nulls(rows, kind)
     own_names = {column_name(f.name, f.type): f.name for f in table.schema if f.name not in KNOWN}
+    rest: dict[int, dict[str, Any]] = {}  # what does not fit, by row
+    misfits: list[tuple[int, str]] = []
     for name, planned in columns.items():
         want = arrow_type(planned)
-        if name in own_names:
-            column = table[own_names[name]]
-            if pa.types.is_string(want):
-                out[name] = _text(column, want)
-            else:
-                out[name] = column if column.type == want else column.cast(want, safe=False)
-        else:
+        if name not in own_names:
             out[name] = pa.nulls(rows, want)
-    return pa.table(out)
+            continue
+        column = table[own_names[name]]
+        if kind_of_type(column.type) == "string":
+            column = _text(column, pa.string())
+        if planned == "json" and name != EXTRA:
+            out[name] = json_texts(column)
+            continue
+        out[name], bad = fitted(column, want)
+        for row in bad:
+            if (value := json_value(column[row])) is not None:
+                rest.setdefault(row, {})[own_names[name]] = value
+                misfits.append((row, name))
+    if rest and EXTRA in out:
+        texts = out[EXTRA].to_pylist()
+        for row, values in rest.items():
+            texts[row] = with_extra(texts[row], values)
+        out[EXTRA] = pa.array(texts, pa.string())
+    return pa.table(out), misfits
+
+
+def _ids(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Ids of any type as strings."""
+    is_text = kind_of_type(column.type) == "string"
+    if pa.types.is_floating(column.type) or not (is_text or pa.types.is_primitive(column.type)):
+        column = pa.chunked_array([pa.array(map(id_text, column.to_pylist()), kind)])
+    return _text(column, kind)
 
 
 def _text(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:

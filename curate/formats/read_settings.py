@@ -70,6 +70,12 @@ class ReadSettings(BaseModel):
         " are counted and reported and stay, with drop they are rejected, with none nothing is"
         " compared.",
     )
+    quote: Literal["auto", "double", "none"] = Field(
+        "auto",
+        description="Whether a field of CSV or TSV that begins with a quotation mark is quoted"
+        " (double), or the mark is a character like others (none). With auto CSV is quoted, and"
+        " TSV where the beginning of the file fits that better.",
+    )
     columns: dict[Literal["id", "text", "url", "date", "lang", "source"], str] = Field(
         {},
         description="Columns of the input that have another name, by the name here:"

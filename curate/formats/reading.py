@@ -20,10 +20,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from curate.documents.documents import NUMBER, PAYLOAD, Documents
-from curate.formats.columns import schema
+from curate.formats.column_types import schema
 from curate.formats.events import Corrupt, Damage, Event, LeftOut, Portion, Row, Skipped
 from curate.formats.inputs import InputPlan, Slice, plan_inputs
-from curate.formats.jsonl import missing_text, sample
+from curate.formats.jsonl import missing_text, one_object, sample
 from curate.formats.kinds import FORMATS
 from curate.formats.listing import InputFile
 from curate.formats.read_settings import ReadSettings
@@ -45,8 +45,9 @@ class Batch:
 class Account:
     """What a partition's input held besides the documents that are read. passed_over: documents
     that the share does not hold; bad_dates: documents whose date cannot be read; documents: of each
-    slice, those among them; left_out: values by carried column; compared: documents whose digest
-    was; differing: those of them that differ from it, by file; bytes_in: of texts and payloads."""
+    slice, those among them; left_out, misfits: values by carried column that are null, or in
+    `extra`; compared: documents whose digest was; differing: those of them that differ from it, by
+    file; bytes_in: of texts and payloads."""
 
     passed_over: int = 0
     bad_dates: int = 0
@@ -54,6 +55,7 @@ class Account:
     skipped: Counter[str] = field(default_factory=Counter)
     corrupt: Damage = field(default_factory=Damage)
     left_out: Counter[str] = field(default_factory=Counter)
+    misfits: Counter[str] = field(default_factory=Counter)
     compared: int = 0
     differing: Counter[str] = field(default_factory=Counter)
     bytes_in: int = 0
@@ -62,7 +64,7 @@ class Account:
         """Adds what another partition held, but for `documents`."""
         for name in ("passed_over", "bad_dates", "compared", "bytes_in"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        for name in ("skipped", "left_out", "differing"):
+        for name in ("skipped", "left_out", "misfits", "differing"):
             getattr(self, name).update(getattr(other, name))
         self.corrupt.add_all(other.corrupt)
 
@@ -76,6 +78,7 @@ class Account:
             "corrupt": self.corrupt.count,
             "corrupt_examples": [asdict(place) for place in self.corrupt.places()[:examples]],
             "left_out": dict(self.left_out),
+            "misfits": dict(self.misfits),
             "digests_compared": self.compared,
             "digests_differing": dict(self.differing),
         }
@@ -111,6 +114,7 @@ def _events(
         rows=settings.batch_rows,
         bytes=settings.batch_bytes,
         digests=settings.digests != "none",
+        quote=settings.quote,
     )
     events: Iterator[Event | LeftOut | pa.Table] = FORMATS[file.format].reader.read(portion)
     return events
@@ -199,6 +203,7 @@ class PartitionReader:
             self.account.passed_over += 1
             return
         self.account.bad_dates += row.bad_date
+        self.account.misfits.update(row.misfits)
         extra = row.extra or {}
         extra.setdefault("source", file.rel)
         row.extra = extra
@@ -243,7 +248,7 @@ class PartitionReader:
         from curate.formats.parquet import conform
 
         stated = table["date"] if "date" in table.column_names else None
-        table = conform(table, self.plan.columns, file.rel)
+        table, misfits = conform(table, self.plan.columns, file.rel)
         rows = at + np.arange(table.num_rows)
         bad = np.zeros(table.num_rows, np.bool_)
         if stated is not None and table["date"].null_count > stated.null_count:
@@ -257,6 +262,8 @@ class PartitionReader:
             rest = self._most - self._next
             table, rows, bad = table.slice(0, rest), rows[:rest], bad[:rest]
         self.account.bad_dates += int(bad.sum())
+        read = set(rows.tolist() if misfits else ())
+        self.account.misfits.update(name for row, name in misfits if at + row in read)
         size = pc.fill_null(pc.binary_length(table["text"]), 0).to_numpy()
         size = size + pc.fill_null(pc.binary_length(table["payload"]), 0).to_numpy()
         table = self._without_largest(table)
@@ -342,7 +349,8 @@ def no_text(inputs: InputPlan, read: ReadSettings) -> str | None:
         if file.format == "jsonl":
             with suppress(OSError):
                 records = map(read.named.record, sample(file.path, file.codec, 100))
-                return missing_text(records, read.named)
+                line = one_object(file.path, file.codec, read.max_record_bytes)
+                return line or missing_text(records, read.named)
     return None
 
 

@@ -43,6 +43,7 @@ from curate.formats.heads import (
     warc_head,
 )
 
+NULS = "NUL bytes"
 _REREAD = 256 << 20
 """Bytes that may be read again per file because of wrong lengths; keeps hostile files linear."""
 
@@ -253,6 +254,8 @@ class _Reader:
         broken = stream.broken if stream.stop == "inside" else None
         if broken and stream.pos == len(stream.buf) and broken.offset == member:
             record.damage = broken.what
+        elif garbage and garbage[0].what.endswith(NULS) and (record.content or b"")[-1:] == b"\0":
+            record.damage = f"its content ends in {garbage[0].what}"
         return garbage
 
     def _skip_newlines(self) -> bytes:
@@ -312,6 +315,16 @@ class _Reader:
         """Passes over bytes that are no record, up to the next one."""
         stream = self.stream
         flaw, size = "bytes that are no record", 0
+        while stream.buf.startswith(b"\0", stream.pos):  # holes may be long
+            nuls = len(stream.buf) - stream.pos - len(stream.buf[stream.pos :].lstrip(b"\0"))
+            stream.pos, size = stream.pos + nuls, size + nuls
+            if stream.pos < len(stream.buf) or not stream.more():
+                break
+        stream.fill(LONGEST_START if size else 0)
+        behind = stream.buf[stream.pos : stream.pos + LONGEST_START]
+        if size and (not behind or begins_record(behind)):
+            yield Corrupt(offset, f"{size} {NULS}")
+            return
         while True:
             start = self._search(stream.buf, stream.pos)
             if start is not None:
@@ -383,8 +396,11 @@ class _Reader:
             else:
                 stream.reread -= record.declared - missing
                 stream.open(begins + swallowed)
-            data = END_OF_RECORD.sub(b"", data[:swallowed])
-            if len(data) < swallowed <= len(data) + 4:
+            content = data[:swallowed].rstrip(b"\0")
+            if whole and len(content) < swallowed:  # a hole has cut it
+                record.damage = flaw
+            data = END_OF_RECORD.sub(b"", content)
+            if whole or len(data) < swallowed <= len(data) + 4:
                 record.size = len(data)
         elif missing:
             self._cut_short(record, missing)

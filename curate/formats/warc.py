@@ -3,7 +3,8 @@
 `records.records` does the framing; here each record becomes a document (`Row`), a record that
 holds none (`Skipped`), or damage (`Corrupt`). Documents are responses with status 200 and pages of
 ARC files whose type is HTML, XML or text (or missing, and the content looks like it), and resource
-and conversion records of such a type.
+and conversion records of such a type. What is none by its bytes is another record, whatever its
+server says (mime.py).
 
 A digest is `algorithm:value`; the standard leaves both open. Known are sha1, sha256 and md5, in
 hexadecimal digits or base32 (RFC 4648); what else stands there is not compared.
@@ -25,13 +26,13 @@ from curate.formats.http import (
     Head,
     content_type,
     decode_body,
-    looks_like_text,
     parse_head,
     payloads,
-    sniff_mime,
 )
 from curate.formats.kinds import reader
+from curate.formats.mime import UNKNOWN, is_document, looks_like_text, type_of
 from curate.formats.records import ReadLimits, records
+from curate.text.decoding import decode
 
 _ALGORITHMS = {"sha1": 20, "sha-1": 20, "sha256": 32, "sha-256": 32, "md5": 16}  # bytes
 
@@ -63,15 +64,6 @@ def differs(stated: str | None, contents: Iterable[bytes | memoryview]) -> bool 
 __all__ = ["ReadLimits", "read", "read_archive", "slices"]
 
 _DOCUMENTS = ("response", "resource", "conversion")
-_NO_TEXT = (
-    "text/css text/javascript text/ecmascript text/jscript text/livescript text/x-javascript"
-    " text/x-ecmascript text/x-js text/x-json text/json text/dns text/calendar text/x-vcalendar"
-    " text/vcard text/x-vcard text/csv text/tab-separated-values text/vtt text/cache-manifest"
-    " text/x-component text/x-cross-domain-policy text/event-stream text/vnd.wap.wmlscript "
-)
-_UNKNOWN = frozenset(
-    ("unknown/unknown", "application/unknown", "application/x-unknown", "x-unknown/unknown")
-)
 
 
 def slices(file: Any, target: int) -> list[tuple[int, int | None]]:
@@ -130,9 +122,10 @@ def _event(record: Record, limits: ReadLimits) -> Event:
             return Skipped(f"{kind}:status-{head.status}", record.offset)
         declared = head.first("content-type")
         mime, charset = content_type(declared)
-    if mime is None:
-        mime = content_type(record.get(b"warc-identified-payload-type"))[0]
-    if mime is not None and mime not in _UNKNOWN and not is_document(mime):
+    identified = content_type(record.get(b"warc-identified-payload-type"))[0]
+    if mime is None and record.content is None:
+        mime = identified
+    if mime is not None and mime not in UNKNOWN and not is_document(mime):
         return Skipped(f"{kind}:{mime}", record.offset)
     url = record.get(b"warc-target-uri")
     if url is not None:
@@ -155,7 +148,7 @@ def _event(record: Record, limits: ReadLimits) -> Event:
         return row
     if limits.digests:
         row.digest = _compared(record, head)
-    return _fill(row, record, kind, head, limits)
+    return _fill(row, record, kind, head, identified, limits)
 
 
 def _compared(record: Record, head: Head | None) -> str | None:
@@ -175,29 +168,27 @@ def _compared(record: Record, head: Head | None) -> str | None:
     return ", ".join(f"{name} is of another content" for name, other in names.items() if other)
 
 
-def _fill(row: Row, record: Record, kind: str, head: Head | None, limits: ReadLimits) -> Event:
-    """Sets payload or text, and the type where the record does not tell it."""
+def _fill(
+    row: Row, record: Record, kind: str, head: Head | None, identified: str | None,
+    limits: ReadLimits,
+) -> Event:  # fmt: skip
+    """Sets payload or text, and the type (identified: what the crawler took it for)."""
     body = record.content or b""
     reject: Reject | None = None
-    if head is not None:
-        decoded = decode_body(head, body[head.length :], limits.payload_bytes)
-        body = decoded.data
-        if decoded.status == "too_large":
-            reject = (
-                "payload_too_large",
-                float(decoded.size),
-                float(limits.payload_bytes),
-                decoded.detail,
-            )
-        elif decoded.status == "undecodable" and not looks_like_text(body):
-            reject = ("undecodable_body", None, None, decoded.detail)
-    elif len(body) > limits.payload_bytes:
-        reject = ("payload_too_large", float(len(body)), float(limits.payload_bytes), None)
-        body = b""
-    if (row.mime is None or row.mime in _UNKNOWN) and reject is None:
-        row.mime = sniff_mime(body)
+    limit = limits.payload_bytes
+    decoded = decode_body(head, body[head.length if head else 0 :], limit)
+    body = decoded.data
+    if decoded.status == "too_large":
+        reject = ("payload_too_large", float(decoded.size), float(limit), decoded.detail)
+    elif decoded.status == "undecodable" and not looks_like_text(body):
+        reject = ("undecodable_body", None, None, decoded.detail)
+    elif kind != "conversion" or row.mime is None or row.mime in UNKNOWN:
+        stated = None if row.mime in UNKNOWN else row.mime
+        row.mime = type_of(stated, identified, body)
         if row.mime is None:
-            return Skipped(f"{kind}:unknown" if body else f"{kind}:empty", record.offset)
+            return Skipped(f"{kind}:empty", record.offset)
+        if not is_document(row.mime):
+            return Skipped(f"{kind}:{row.mime}", record.offset)
     if record.damage is not None and not (record.missing and _is_complete(head, record)):
         size, declared = float(record.size), record.declared
         reject = (
@@ -207,7 +198,7 @@ def _fill(row: Row, record: Record, kind: str, head: Head | None, limits: ReadLi
             record.damage,
         )
     if kind == "conversion" and row.mime == "text/plain" and row.charset in (None, "utf-8"):
-        row.text, row.charset = body.decode("utf-8", "replace"), "utf-8"
+        row.text, row.charset = decode(body, "utf-8", html=False).text, "utf-8"
     elif reject is None or reject[0] != "payload_too_large":
         row.payload = body
     row.reject = reject
@@ -220,12 +211,3 @@ def _is_complete(head: Head | None, record: Record) -> bool:
     if head is None or length is None or not length.isdigit() or record.content is None:
         return False
     return int(length) <= len(record.content) - head.length
-
-
-def is_document(mime: str) -> bool:
-    """Whether content of this type is a document: HTML, XML or text that people read."""
-    if mime.startswith("text/"):
-        return f"{mime} " not in _NO_TEXT
-    return mime in ("application/xhtml+xml", "application/xml", "application/xhtml") or (
-        mime.startswith("application/") and mime.endswith("+xml")
-    )

@@ -6,8 +6,11 @@ from collections.abc import Iterator
 
 from curate.formats.columns import Columns
 from curate.formats.compression import decompressed_chunks, open_input
-from curate.formats.events import Corrupt, Event, Portion, Row
+from curate.formats.events import Corrupt, Event, Portion, Row, Skipped
 from curate.formats.kinds import reader
+from curate.formats.mime import is_document, sniff_mime
+from curate.text.decoding import decode, utf_16_in
+from llmcurate.base.disk.units import counted
 
 OUR_PAGE = b'<meta name=generator content="llmcurate">'  # in base/pages/templates/page.html
 
@@ -45,12 +48,24 @@ def read(portion: Portion) -> Iterator[Event]:
     yield from events
     if body is None:
         return
-    if portion.format == "html":
-        yield Row(payload=body, mime="text/html")
+    if not utf_16_in(body) and (nuls := len(body) - len(bare := body.strip(b"\0"))):
+        yield Corrupt(0, f"{nuls} NUL bytes around the text")
+        if not bare:
+            return
+        body = bare
+    mime = sniff_mime(body)
+    if mime is not None and not is_document(mime):
+        yield Skipped(f"{portion.format}:{mime}", 0)
         return
-    from curate.text.buffers import decode
-
-    yield Row(text=decode(body, html=False)[0])
+    if portion.format == "html":
+        xml = ".xhtml" in portion.rel.lower()
+        yield Row(payload=body, mime="application/xhtml+xml" if xml else "text/html")
+        return
+    decoded = decode(body, html=False)
+    if decoded.replaced:
+        lost = counted(decoded.replaced, "replacement character")
+        yield Corrupt(0, f"{lost} (U+FFFD) for bytes that are invalid in {decoded.encoding}")
+    yield Row(text=decoded.text)
 
 
 def why_no_documents(path: str, columns: Columns) -> str | None:

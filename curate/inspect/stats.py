@@ -32,7 +32,7 @@ from curate.text.tables import segments
 from llmcurate.base.disk.database import literal, quoted, scratch_database
 from llmcurate.base.disk.parquet_writer import TableWriter, one_array
 from llmcurate.base.disk.units import counted, format_bytes, format_percent, format_scaled
-from llmcurate.base.errors import UsageError
+from llmcurate.base.errors import RunFailed, UsageError
 from llmcurate.base.pages.html import plain
 from llmcurate.base.terminal import table
 
@@ -183,7 +183,7 @@ def hosts(urls: pa.Array) -> pa.Array:
 
 
 def gather(inputs: list[str], read: ReadSettings | None = None) -> Statistics:
-    """The statistics of the inputs; UsageError where no document has text."""
+    """The statistics of the inputs; UsageError for web pages, RunFailed without any text."""
     read = read or ReadSettings()
     plan = plan_reading(inputs, read)
     reader = DirectInput(plan, read)
@@ -196,7 +196,8 @@ def gather(inputs: list[str], read: ReadSettings | None = None) -> Statistics:
                 raise UsageError(
                     "the input holds web pages, not text: `llmcurate extract` makes text of them"
                 )
-            raise UsageError("no document of the input has text")
+            empty = empty_files(tally["without_documents"])
+            raise RunFailed("; ".join(["no document of the input has text", *empty]))
         lengths = {_length(n): True for n in LENGTHS}
         with scratch_database(Path(folder) / "spill") as db:
             db.execute(f"CREATE VIEW docs AS SELECT * FROM read_parquet({literal(path)})")

@@ -370,7 +370,7 @@ def _tally(sources: list[Source]) -> dict[str, Any]:
     tallies = [source.direct.tally for source in sources if source.direct]
     sums = {name: sum(tally[name] for tally in tallies) for name in _SUMMED}
     added = {}
-    for name in ("skipped", "primary", "left_out", "digests_differing"):
+    for name in ("skipped", "primary", "left_out", "misfits", "digests_differing"):
         added[name] = dict(
             sorted(sum((Counter(tally[name]) for tally in tallies), Counter()).items())
         )

@@ -50,11 +50,13 @@ class Near:
         held = next((kept[0] for kept in indexes_of.values() if kept), None)
         self.step = step or DedupMinhash()
         if held:
-            self.step = DedupMinhash(**{name: held.record.comparable[name] for name in _SETTINGS})
+            given = {name: held.record.comparable[name] for name in _SETTINGS}
+            self.step = DedupMinhash(compare=held.record.comparable.get("compare", "raw"), **given)
         own = self.step.comparable()
         for name, kept in indexes_of.items():
             for index in kept:
-                if all(index.record.comparable.get(n) == own.get(n) for n in _SETTINGS):
+                names = (*_SETTINGS, "compare", "unicode")
+                if all(index.record.comparable.get(n) == own.get(n) for n in names):
                     self.kept.setdefault(name, index)
         self._ids = {n: TableWriter(scratch / f"ids-{k}.parquet") for k, n in enumerate(self.kept)}
         self._bands = TableWriter(self.path)

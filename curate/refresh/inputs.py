@@ -38,6 +38,7 @@ from curate.formats.fetched import (
 from curate.formats.inputs import InputPlan
 from curate.formats.kinds import format_by_name
 from curate.formats.listing import InputFile, find_files
+from curate.formats.parquet import SameName, read_schema
 from curate.formats.read_settings import ReadSettings
 from curate.formats.reading import PartitionReader
 from llmcurate.base.errors import RunFailed, UsageError
@@ -74,7 +75,7 @@ class Remote:
         self._now = versions_now({url: known[url][0] for url in asked})
         self.silent = sum(now is None for now in self._now.values())
         others = [url for url in before if self.state(url, known) != known[url][0]]
-        if self.dry or (changed == "refuse" and not seen.keys().isdisjoint(others)):
+        if self.dry:
             return
         fetched = {url for url in others if changed == "new" or url not in seen}
         for url in fetched:
@@ -147,7 +148,7 @@ class NewInputs:
 def find_new(
     inputs: Iterable[str],
     seen: Seen,
-    changed: str = "refuse",
+    changed: str = "leave",
     remote: Remote | None = None,
     skip_unreadable: bool = False,
     columns: Columns = Columns(),
@@ -157,8 +158,8 @@ def find_new(
     """What of the inputs is new. seen: of what was taken in; damaged: of what was left out, None
     where damaged files are taken as well.
 
-    changed: what happens to a file that is another now: `refuse` (UsageError that names it), `new`
-    (its documents come as new ones), `skip`. remote: fetches inputs that are URLs.
+    changed: what happens to a file that is another now: `leave`, `new` (its documents come as new
+    ones), `skip`. remote: fetches inputs that are URLs.
     skip_unreadable, columns, choice: as of `find_files`.
     """
     result = NewInputs([])
@@ -207,21 +208,26 @@ def find_new(
         result.new += now_there.files
         result.notices += now_there.notices
         result.unreadable += now_there.unreadable
-    if result.changed and changed == "refuse":
-        more = f" and {len(result.changed) - 1} others" if len(result.changed) > 1 else ""
-        raise UsageError(
-            f"input {result.changed[0]}{more} changed since it was taken in: with --changed new its"
-            " documents come as new ones, with --changed skip it is left"
-        )
     if damaged is not None:
-        for file in [file for file in result.new if not file.size]:
-            result.new.remove(file)
-            result.damaged[file.url or file.path] = (file.state, "it is empty")
+        for file in [*result.new]:
+            if what := _no_plan(file, columns):
+                result.new.remove(file)
+                result.damaged[file.url or file.path] = (file.state, what)
         taken = {unpinned(file.url or file.path) for file in result.new}
         for path in sorted(opened.keys() - taken - result.damaged.keys()):
             if what := _cut_head(path):  # passed over: cut short before the first document
                 result.damaged[path] = (opened[path], what)
     return result
+
+
+def _no_plan(file: InputFile, columns: Columns) -> str | None:
+    """The reason if a file would end every plan that has it, else None."""
+    try:
+        if file.format == "parquet":
+            read_schema(file.path, columns)
+    except SameName as error:
+        return str(error).removeprefix(f"input {file.path}: ")
+    return None if file.size else "it is empty"
 
 
 def _cut_head(path: str) -> str | None:

@@ -30,7 +30,7 @@ class How:
 
     workers: int = 0
     quiet: bool = False
-    changed: str = "refuse"  # what happens to inputs that are others now: refuse, new, skip
+    changed: str = "leave"  # what happens to inputs that are others now: leave, new, skip
     damaged: str = "leave"  # what happens to inputs whose end cannot be read: leave, take
     keep: int | None = None  # snapshots
     keep_days: float | None = None
@@ -52,6 +52,8 @@ class Totals(Message):
     kept: int = 0
     rejected: int = 0
     corrupt: int = 0
+    files_without_documents: int = 0
+    misfits: int = 0
     by_rule: dict[str, int] = field(default_factory=dict)
     nothing_kept: str | None = None
 
@@ -72,12 +74,12 @@ class Refreshed:
 
     JSON = (
         *("kind", "snapshot=name", "inputs", "known_inputs=unchanged", "totals.read"),
-        *("totals.kept", "totals.rejected", "totals.corrupt", "totals.by_rule"),
+        *("totals.kept", "totals.rejected", "totals.corrupt", "totals.misfits", "totals.by_rule"),
         *("totals.nothing_kept", "forgotten", "superseded", "emptied=scrubbed.documents"),
         *("emptied_runs=scrubbed.runs", "unsearchable=scrubbed.indexes"),
         *("corpus_documents=corpus.documents", "corpus_text_bytes=corpus.text_bytes"),
         *("kept_ids=corpus.ids", "snapshots", "removed_snapshots", "seconds", "home", "products"),
-        "damaged",
+        *("totals.files_without_documents", "damaged", "changed"),
     )
     home: Path
     kind: str = "nothing"
@@ -95,6 +97,7 @@ class Refreshed:
     scrubbed: Scrubbed = field(default_factory=Scrubbed)  # what runs kept of forgotten documents
     built: bool = False  # whether a product was not there yet
     damaged: dict[str, str] = field(default_factory=dict)  # inputs that were left out, and why
+    changed: list[str] = field(default_factory=list)  # inputs that stay as they were taken in
 
     @property
     def new(self) -> bool:
@@ -104,10 +107,17 @@ class Refreshed:
     @property
     def damage(self) -> str:
         """A line on the inputs that were left out, empty without any."""
-        named = [f"{path} ({what})" for path, what in self.damaged.items()]
-        first = ", ".join(named[:MOST_NAMED])
-        count = counted(len(named), "damaged input")
-        return f"{count}, left out until whole: {first}" if named else ""
+        damaged = [f"{path} ({what})" for path, what in self.damaged.items()]
+        advice = "--changed new takes their documents in as new ones, skip says nothing"
+        fates = {
+            "damaged": ("left out until whole", damaged),
+            "changed": (f"left as taken in ({advice})", self.changed),
+        }
+        return "; ".join(
+            f"{counted(len(paths), f'{kind} input')}, {fate}: {', '.join(paths[:MOST_NAMED])}"
+            for kind, (fate, paths) in fates.items()
+            if paths
+        )
 
     def line(self) -> str:
         """One line for people."""
@@ -129,10 +139,13 @@ class Refreshed:
             forgotten = counted(self.forgotten, "document")
             return f"{where}: {forgotten} forgotten; corpus {documents}"
         t = self.totals
+        without = counted(t.files_without_documents, "file")
+        gone = f", {without} without a document{gone}" if t.files_without_documents else gone
         why = f" ({t.nothing_kept})" if t.nothing_kept else ""
+        misfits = f", {counted(t.misfits, 'value')} of another type in `extra`" if t.misfits else ""
         return (
             f"{where}: {counted(self.inputs, 'new input')}, {counted(t.read, 'document')} read,"
-            f" {t.kept:,} kept{why}{gone}; corpus {documents}; {self.seconds:.1f} s"
+            f" {t.kept:,} kept{why}{misfits}{gone}; corpus {documents}; {self.seconds:.1f} s"
         )
 
 
@@ -236,8 +249,9 @@ def _post(url: str, data: dict[str, str | int]) -> str | None:
 
 PREFIX = "llmcurate_refresh_"
 GAUGES = {
-    "exit_code": "Exit code of the last call: 0 new data, 3 nothing new, 65 damaged input.",
+    "exit_code": "Exit code of the last call: 0 new data, 3 nothing new, 65 input left out.",
     "damaged_inputs": "Inputs that are left out since their end cannot be read.",
+    "changed_inputs": "Inputs that changed since they were taken in, and are left as they were.",
     "last_call_timestamp_seconds": "When the last call ended.",
     "last_success_timestamp_seconds": "When a call last ended with exit code 0, 3 or 65.",
     "last_snapshot_timestamp_seconds": "When a call last made a snapshot.",
@@ -270,7 +284,8 @@ def write_metrics(
     if done is not None:
         values["last_success_timestamp_seconds"] = now
         values |= {f"corpus_{n}": getattr(done.corpus, n) for n in ("documents", "text_bytes")}
-        values |= {"snapshots": done.snapshots, "damaged_inputs": len(done.damaged)}
+        values |= {"snapshots": done.snapshots}
+        values |= {f"{n}_inputs": len(getattr(done, n)) for n in ("damaged", "changed")}
         if done.kind in ("run", "rebuild"):
             values |= {
                 f"documents_{n}": getattr(done.totals, n) for n in ("read", "kept", "rejected")

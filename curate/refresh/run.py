@@ -20,8 +20,9 @@ from typing import Any
 
 from curate.corpus import indexes
 from curate.corpus.indexes import link
+from curate.formats.columns import EXTRA
 from curate.formats.compression import path_of
-from curate.formats.inputs import InputPlan, join_columns, plan_files
+from curate.formats.inputs import InputPlan, plan_files
 from curate.formats.read_settings import ReadSettings
 from curate.refresh import incremental, retention, snapshot
 from curate.refresh.forgetting import Removals, Scrubbed, scrub
@@ -122,6 +123,7 @@ def refresh(recipe: Recipe, inputs: list[str], home: Path, how: How) -> Refreshe
     """Takes in what is new among the inputs, or goes on with a refresh that was killed."""
     began = time.perf_counter()
     check_code(recipe, how.allow_python)
+    recipe = recipe.at_hand()
     if line := incremental.check(recipe):
         say(line, how.quiet)
     if how.products:
@@ -139,6 +141,7 @@ def refresh(recipe: Recipe, inputs: list[str], home: Path, how: How) -> Refreshe
         if how.products and state.current:
             done.products = products_folder(home, state.current)
             done.built = make_products(home, state.current, recipe, how)
+        done.changed = state.fact("changed") or []
         done.damaged = {path: what for path, (_, what) in (state.fact("damaged") or {}).items()}
         done.removed_snapshots = retention.prune(state, how)
         done.snapshots = len(snapshot.names(home))
@@ -180,7 +183,8 @@ def _refresh(state: State, recipe: Recipe, inputs: list[str], how: How) -> Refre
     plan = plan_files(files, recipe.read.partition_bytes, columns=recipe.read.named)
     plan = replace(
         plan,
-        columns=join_columns(columns, plan.columns, files[0].path),
+        # A column keeps the type that it has in the corpus, and each part has `extra` for the rest.
+        columns=dict(sorted({EXTRA: "json", **plan.columns, **columns}.items())),
         notices=tuple(f"damaged input {p}: {what}" for p, (_, what) in inputs_now.damaged.items()),
         unreadable=inputs_now.unreadable,
     )
@@ -265,6 +269,9 @@ def _new_files(
     }
     if not dry and (damaged := elsewhere | inputs_now.damaged) != known:
         state.set_fact("damaged", damaged)
+    changed = inputs_now.changed if how.changed == "leave" else []
+    if not dry and changed != (state.fact("changed") or []):
+        state.set_fact("changed", changed)
     return files, columns, inputs_now
 
 
@@ -502,6 +509,7 @@ def preview(recipe: Recipe, inputs: list[str], home: Path, how: How) -> list[str
     missing = to_fetch(recipe.document_steps)
     for file in missing:
         say(f"a refresh fetches {file} first", how.quiet)
+    recipe = recipe if missing else recipe.at_hand()
     if not (home / FILE).exists():
         names = inputs or list(recipe.input)
         new_inputs = find_new(

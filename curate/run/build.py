@@ -244,6 +244,7 @@ def _publish(stage: ProductStage, folder: Path, out: Path, ledger: Ledger) -> No
         except OSError:
             shutil.copyfile(folder / name, aside)
         aside.replace(target)
+        aside.unlink(missing_ok=True)  # rename leaves it where both are links to one file
     ledger.commit_stage(key, Published(stage.key, files))
 
 

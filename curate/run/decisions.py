@@ -12,6 +12,7 @@ from curate.corpus import journal
 from curate.corpus.indexes import Index, earlier_files
 from curate.corpus.sizes import Sizes
 from curate.corpus.sketches import MARK, Run, SketchedCorpus, Sketches, run_here
+from curate.dedup.overlooked import overlooked
 from curate.run.messages import Resolved, ResolveTask
 from curate.steps.failures import failing
 from llmcurate.base.disk.database import literal, scratch_database
@@ -64,6 +65,8 @@ def resolve(
                 index.check()
         if step.dated:
             counts["notices"] = undated(db, step.label)
+        if notice := overlooked(step, corpus.folder, corpus.parts, aside):
+            counts["notices"] = [*counts.get("notices", []), notice]
         if step.most_removed is not None:
             counts["removal"] = _removal(db, aside, size, counts.pop("cut", None))
     seconds = round(time.perf_counter() - began, 3)

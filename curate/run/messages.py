@@ -139,6 +139,7 @@ class Counts:
     text_out: dict[str, int] = field(default_factory=dict)
     worked: dict[str, int] = field(default_factory=dict)
     left_out: dict[str, int] = field(default_factory=dict)
+    misfits: dict[str, int] = field(default_factory=dict)
     digests_differing: dict[str, int] = field(default_factory=dict)
     compiled: float = 0.0
 

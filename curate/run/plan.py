@@ -15,6 +15,7 @@ import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -145,9 +146,13 @@ def plan_run(
     """
     _check_extraction(recipe, inputs)
     if not on_paper:
+        recipe = recipe.at_hand()
         _check_files(recipe)
     gone_on_from = [earlier.digest] if earlier and earlier.files else []
-    key = _hash(inputs.fingerprint(), recipe.read.identity(), *gone_on_from)
+    # The detector finds the encoding of files that do not state it.
+    detected = any(file.format in ("text", "csv") for file in inputs.files)
+    detector = [version("chardetng_py")] if detected else []
+    key = _hash(inputs.fingerprint(), recipe.read.identity(), *gone_on_from, *detector)
     stages: list[MapStage] = []
     current: list[Step] = []
     pending: CorpusStep | None = None
@@ -379,6 +384,8 @@ def _check_mixed(plan: RunPlan, out: Path) -> None:
     makers = [p for p in plan.recipe.products if p.makes == "corpus"]
     for maker in makers:
         _check_apart(maker.own_files(), out)
-    names = manifests.names_in_manifest(out / "corpus") or ()
-    if makers and makers[0].name not in names and (taken := _occupied(out / "corpus")):
+    names = manifests.names_in_manifest(out / "corpus")
+    if names is None and ledger_path(out).exists():  # killed before the manifest, which comes last
+        return
+    if makers and makers[0].name not in (names or ()) and (taken := _occupied(out / "corpus")):
         raise UsageError(f"{taken} is of another corpus; name another folder as OUT")

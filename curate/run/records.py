@@ -43,7 +43,8 @@ if TYPE_CHECKING:
     from curate.steps.contracts import Settings
 
 LIBRARIES = (
-    "pyarrow", "numpy", "numba", "duckdb", "resiliparse", "tokenizers", "torch"
+    "pyarrow", "numpy", "numba", "duckdb", "resiliparse", "chardetng_py", "tokenizers",
+    "torch",
 )  # fmt: skip
 MOST_COMMAND = 2_000  # characters: a shell may have put thousands of file names in
 
@@ -114,6 +115,7 @@ class Totals:
     bad_dates: int
     files_without_documents: int
     left_out: int
+    misfits: int
     digests_differing: int
     bytes_in: int
     bytes_out: int
@@ -259,6 +261,7 @@ class Outcome:
             bad_dates=first.bad_dates,
             files_without_documents=int((first.without_documents or {}).get("files", 0)),
             left_out=sum(first.left_out.values()),
+            misfits=sum(first.misfits.values()),
             digests_differing=sum(first.digests_differing.values()),
             bytes_in=first.bytes_in,
             bytes_out=stages[-1].bytes_out,
@@ -421,11 +424,16 @@ def reading_notices(outcome: Outcome) -> list[str]:
         notices.append(f"{counted(places, 'place')} of the input not read: see corrupt.jsonl")
     notices += empty_files(figures.without_documents)
     if left_out := figures.left_out:
-        columns = ", ".join(f"{name} {count:,}" for name, count in list(left_out.items())[:5])
         notices.append(
-            f"{counted(sum(left_out.values()), 'value')} of carried columns left out ({columns}):"
+            f"{counted(sum(left_out.values()), 'value')} of carried columns left out"
+            f" ({_by_column(left_out)}):"
             f" a document's have at most {format_bytes(read.max_carried_bytes)}"
             " (read.max_carried_bytes), a parquet page what memory takes"
+        )
+    if misfits := figures.misfits:
+        notices.append(
+            f"{counted(sum(misfits.values()), 'value')} of carried columns kept in `extra`"
+            f" ({_by_column(misfits)}): they are of another type than their column"
         )
     if differing := figures.digests_differing:
         files = sorted(differing.items(), key=lambda item: (-item[1], item[0]))
@@ -437,6 +445,10 @@ def reading_notices(outcome: Outcome) -> list[str]:
             f" record, in {counted(len(files), 'file')} ({named}); {fate}"
         )
     return notices
+
+
+def _by_column(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in list(counts.items())[:5])
 
 
 def command_line() -> str:

@@ -22,6 +22,7 @@ from llmcurate.base.errors import UsageError
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from typing_extensions import Self
 
     from curate.corpus.decisions import Decided, Decision
     from curate.corpus.indexes import Index
@@ -104,6 +105,11 @@ class Settings(BaseModel):
     def notes(self) -> list[str]:
         """Lines that the report must hold on the settings, such as a rule that is skipped."""
         return []
+
+    def at_hand(self) -> Self:
+        """The step as it can run here: without published lists that are not here and cannot be
+        fetched, which one line says. So the settings say what decided."""
+        return self
 
     def limits(self) -> list[Limit]:
         """The rules that compare a column of this step with a setting, in the order of marking.

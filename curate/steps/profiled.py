@@ -74,7 +74,7 @@ class Profiled(FromFiles):
 
     def own_limits(self) -> list[Limit]:
         """The limits by this copy's settings."""
-        raise NotImplementedError
+        return []
 
     def limits(self) -> list[Limit]:
         theirs = {
@@ -157,18 +157,10 @@ class Profiled(FromFiles):
             yield profile, self.adapted.get(code, self), codes == code
 
 
-class WordCounting(Profiled, Step):
-    """The base of those that count words, of scripts without spaces, too: `measure` annotates
-    columns of documents of one profile."""
+class CountsWords(Profiled):
+    """A mixin of those that count words, of scripts without spaces, too."""
 
     words: str = Field("auto", description=WORDS)
-
-    def measure(self, docs: Documents, profile: Profile | None) -> Documents:
-        """The batch, which is all of one profile, with the columns that the limits look at."""
-        raise NotImplementedError
-
-    def apply(self, docs: Documents) -> Documents:
-        return decide(self.measured(docs), self.limits())
 
     @cached_property
     def effective_words(self) -> str:
@@ -189,6 +181,23 @@ class WordCounting(Profiled, Step):
             if profile is not None and profile.clusters:
                 profile = replace(profile, words=self.effective_words)
             yield profile, step, mask
+
+    def unspaced(self, docs: Documents) -> list[tuple[Profile, np.ndarray]]:
+        """(profile, rows: int64[]) of the profiles of scripts without spaces in a batch."""
+        parts = [(profile, mask) for profile, _, mask in self.parts(docs)]
+        return [(p, np.flatnonzero(mask)) for p, mask in parts if p is not None and p.clusters]
+
+
+class WordCounting(CountsWords, Step):
+    """The base of those that only count: `measure` annotates columns of documents of one
+    profile."""
+
+    def measure(self, docs: Documents, profile: Profile | None) -> Documents:
+        """The batch, which is all of one profile, with the columns that the limits look at."""
+        raise NotImplementedError
+
+    def apply(self, docs: Documents) -> Documents:
+        return decide(self.measured(docs), self.limits())
 
     def measured(self, docs: Documents) -> Documents:
         """The batch with the columns of `measure`, each row as its profile has it."""

@@ -85,6 +85,10 @@ class Recipe:
         """Whether a product names sources of its own, and all that reads a corpus reads that."""
         return not self.reads_input and any(p.makes == "corpus" for p in self.products)
 
+    def at_hand(self) -> Recipe:
+        """The recipe as it can run here: see `Settings.at_hand`."""
+        return replace(self, steps=tuple(step.at_hand() for step in self.steps))
+
     def resolved(self) -> dict[str, Any]:
         """All settings, defaults included, in the form that `parse` reads."""
         return self._dump()

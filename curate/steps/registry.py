@@ -19,6 +19,7 @@ import math
 from collections.abc import Iterable
 from difflib import get_close_matches
 from functools import cache
+from inspect import get_annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -263,11 +264,12 @@ def type_text(field: dict[str, Any], schema: dict[str, Any]) -> str:
 
 
 def class_schema(model: Any) -> dict[str, Any]:
-    """The schema of the settings of one class, without titles.
-
-    A list that is also read from one string may be either.
+    """The schema of the settings of one class, without titles; those of the class itself come
+    before those that others share. A list that is also read from one string may be either.
     """
     schema = dict(model.model_json_schema())
+    own, fields = get_annotations(model), schema.pop("properties", {})
+    schema["properties"] = {n: fields[n] for n in sorted(fields, key=lambda n: n not in own)}
     for definition in [schema, *schema.get("$defs", {}).values()]:
         definition.pop("title", None)
         for field in definition.get("properties", {}).values():
@@ -282,7 +284,7 @@ def class_schema(model: Any) -> dict[str, Any]:
     schema["description"] = " ".join((model.__doc__ or "").split("\n\n")[0].split())
     if paper := getattr(model, "paper", ""):
         schema["paper"] = paper
-    for name, field in schema.get("properties", {}).items():
+    for name, field in schema["properties"].items():
         if _read_from_text(model, name):
             if field.get("type") == "array":
                 moved = [key for key in ("type", "items", "minItems") if key in field]

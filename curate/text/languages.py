@@ -1,9 +1,9 @@
 """Languages: their codes, and profiles of what the rules made for English must know of another.
 
-Codes are a model's label, ISO 639-1 and ISO 639-3 as one another's names. A profile says how the
-words of a language are counted, which words and end marks its prose has, and the limits that stand
-in for a rule's own. The shipped ones are in profiles.yaml beside this module, with the source of
-every figure; benchmarks/language_profiles.py learns others in the same form.
+Labels in any form are folded to codes of ISO 639-3 by the tables of language_codes.txt. A profile
+says how the words of a language are counted, which words and end marks its prose has, and the
+limits that hold in place of a rule's own. The shipped ones are in profiles.yaml beside this module,
+with the source of every figure; benchmarks/language_profiles.py learns others in the same form.
 
 Words of scripts without spaces are counted by dictionaries, where a package of PyPI brings a list
 of them (the extra `segment`). Which are used is part of a step's settings as they are written down,
@@ -29,88 +29,116 @@ from llmcurate.base.errors import UsageError
 if TYPE_CHECKING:
     from tokenize_kit.segment.dictionary import Dictionary
 
-# ISO 639-1 to ISO 639-3 (https://iso639-3.sil.org/code_tables/639/data), sh included, which
-# ISO 639-1 gave up and models still use.
-_TWO_TO_THREE = """
-aa:aar ab:abk ae:ave af:afr ak:aka am:amh an:arg ar:ara as:asm av:ava ay:aym az:aze ba:bak
-be:bel bg:bul bi:bis bm:bam bn:ben bo:bod br:bre bs:bos ca:cat ce:che ch:cha co:cos cr:cre
-cs:ces cu:chu cv:chv cy:cym da:dan de:deu dv:div dz:dzo ee:ewe el:ell en:eng eo:epo es:spa
-et:est eu:eus fa:fas ff:ful fi:fin fj:fij fo:fao fr:fra fy:fry ga:gle gd:gla gl:glg gn:grn
-gu:guj gv:glv ha:hau he:heb hi:hin ho:hmo hr:hrv ht:hat hu:hun hy:hye hz:her ia:ina id:ind
-ie:ile ig:ibo ii:iii ik:ipk io:ido is:isl it:ita iu:iku ja:jpn jv:jav ka:kat kg:kon ki:kik
-kj:kua kk:kaz kl:kal km:khm kn:kan ko:kor kr:kau ks:kas ku:kur kv:kom kw:cor ky:kir la:lat
-lb:ltz lg:lug li:lim ln:lin lo:lao lt:lit lu:lub lv:lav mg:mlg mh:mah mi:mri mk:mkd ml:mal
-mn:mon mr:mar ms:msa mt:mlt my:mya na:nau nb:nob nd:nde ne:nep ng:ndo nl:nld nn:nno no:nor
-nr:nbl nv:nav ny:nya oc:oci oj:oji om:orm or:ori os:oss pa:pan pi:pli pl:pol ps:pus pt:por
-qu:que rm:roh rn:run ro:ron ru:rus rw:kin sa:san sc:srd sd:snd se:sme sg:sag sh:hbs si:sin
-sk:slk sl:slv sm:smo sn:sna so:som sq:sqi sr:srp ss:ssw st:sot su:sun sv:swe sw:swa ta:tam
-te:tel tg:tgk th:tha ti:tir tk:tuk tl:tgl tn:tsn to:ton tr:tur ts:tso tt:tat tw:twi ty:tah
-ug:uig uk:ukr ur:urd uz:uzb ve:ven vi:vie vo:vol wa:wln wo:wol xh:xho yi:yid yo:yor za:zha
-zh:zho zu:zul
-"""
-THREE = dict(pair.split(":") for pair in _TWO_TO_THREE.split())
+
+def _code_tables() -> dict[str, dict[str, str]]:
+    """The tables of language_codes.txt, which says where each is from, by name."""
+    tables: dict[str, dict[str, str]] = {}
+    lines = Path(__file__).with_name("language_codes.txt").read_text("utf-8").splitlines()
+    for line in lines:
+        if line.endswith(":"):
+            tables[line[:-1]] = {}
+        elif not line.startswith("#"):
+            table = tables[[*tables][-1]]
+            table.update((key, code) for key, _, code in (x.partition(":") for x in line.split()))
+    return tables
+
+
+_TABLES = _code_tables()
+THREE = _TABLES["two"]
 TWO = {three: two for two, three in THREE.items()}
+_CODES = THREE | _TABLES["bibliographic"] | _TABLES["old"]
 
 # lid.176 has the codes of Wikipedias: there als is Alemannic (gsw), and bh is Bihari, for which
 # only ISO 639-2 has a code. With a script (als_Latn, as in NLLB) als is ISO's Tosk Albanian.
 _WIKIPEDIA = {"als": "gsw", "bh": "bih"}
 
-# Individual languages that models with scripts (NLLB, OpenLID, GlotLID) name where ISO 639-1 has
-# the macrolanguage (https://iso639-3.sil.org/code_tables/macrolanguage_mappings/data).
-MACROLANGUAGE = {
-    "als": "sqi",
-    "arb": "ara",
-    "ayr": "aym",
-    "azj": "aze",
-    "cmn": "zho",
-    "ekk": "est",
-    "gaz": "orm",
-    "khk": "mon",
-    "kmr": "kur",
-    "lvs": "lav",
-    "npi": "nep",
-    "ory": "ori",
-    "pbt": "pus",
-    "pes": "fas",
-    "plt": "mlg",
-    "quy": "que",
-    "swh": "swa",
-    "uzn": "uzb",
-    "ydd": "yid",
-    "zsm": "msa",
-}
-# A language with a script, a region or both: BCP 47's `zh-Hant-TW`, and with underscores.
-_TAG = re.compile(r"([A-Za-z]{2,3})(?:[-_][A-Z][a-z]{3})?(?:[-_][A-Za-z]{2})?")
+# BCP 47 (RFC 5646, 2.1) in any case and with underscores: language, extended language, script,
+# region, then variants, extensions and private use.
+_TAG = re.compile(
+    r"([a-z]{2,3})(?:-([a-z]{3}))?(?:-([a-z]{4}))?(?:-(?:[a-z]{2}|\d{3}))?"
+    rf"(?:-(?:(?=[a-z]*\d)[a-z\d]{{5,8}}|\d[a-z\d]{{3}}|{'|'.join(_TABLES['variants'])}))*"
+    r"(?:-[a-z\d](?:-[a-z\d]{1,8})*)*",
+    re.ASCII,
+)
+# What a POSIX locale has behind its region (`sr_RS.UTF-8@latin`).
+_LOCALE = re.compile(r"(?:\.[\w-]+)?(?:@(\w+))?", re.ASCII)
+_MODIFIERS = {"latin": "Latn", "cyrillic": "Cyrl", "devanagari": "Deva", "arabic": "Arab"}
+
+
+@lru_cache(maxsize=4096)
+def _parsed(label: str) -> tuple[str | None, str | None]:
+    """(ISO 639-3 code, ISO 15924 script) of a label in any form, None each where it says none."""
+    # Common Crawl lists the languages of a page (`zho,eng`), the first before all others.
+    name, script = label.partition(",")[0].strip(), None
+    at = next((k for k, letter in enumerate(name) if letter in ".@"), len(name))
+    if locale := _LOCALE.fullmatch(name[at:]):
+        name, script = name[:at], _MODIFIERS.get(locale[1] or "")
+    name = name.lower().replace("_", "-")
+    if code := _TABLES["tags"].get(name):
+        return code, script
+    tag = _TAG.fullmatch(name)
+    if tag is None:
+        return None, None
+    language, extended, wrote = tag.groups()
+    if wrote:
+        script = wrote.capitalize()
+        if script not in _TABLES["scripts"]:
+            return None, None
+    if extended:
+        if _TABLES["members"].get(extended) != _CODES.get(language, language):
+            return None, None
+        language = extended
+    if not script and language in _WIKIPEDIA:
+        return _WIKIPEDIA[language], None
+    return _CODES.get(language, language if len(language) == 3 else None), script
 
 
 def script_of(label: str) -> str | None:
     """The ISO 15924 part of `eng_Latn`; None where the label has none."""
-    language, _, rest = label.partition("_")
-    well_formed = language.isascii() and len(rest) == 4 and rest.isascii() and rest.isalpha()
-    return rest if well_formed and rest == rest.capitalize() else None
+    return _parsed(label)[1]
 
 
 def iso639_3(label: str) -> str | None:
-    """The ISO 639-3 code of `en`, `eng`, `eng_Latn`; None where the label is no code.
+    """The ISO 639-3 code of a label: ISO 639-1, 639-2/B or 639-3 (`en`, `eng`), with a script
+    (`eng_Latn`), a BCP 47 tag or a POSIX locale, in any case; None where the label is no code.
 
-    Three letters stand for themselves; only Wikipedia's `als` is another language to ISO.
+    Three letters stand for themselves, but for codes that were given up; only Wikipedia's `als` is
+    another language to ISO.
     """
-    wrote = script_of(label)
-    language = label[: -len(wrote) - 1] if wrote else label
-    if not wrote and language in _WIKIPEDIA:
-        return _WIKIPEDIA[language]
-    if language in THREE:
-        return THREE[language]
-    three = len(language) == 3 and language.isascii() and language.isalpha() and language.islower()
-    return language if three else None
+    return _parsed(label)[0]
 
 
 def comparable(label: str) -> str:
-    """The code that labels of one language share: the macrolanguage's, else the label itself. Of
-    `zh-TW` and `EN_us` the language alone counts, in any case."""
-    tag = _TAG.fullmatch(label)
-    code = iso639_3(label) or (iso639_3(tag[1].lower()) if tag else None)
-    return label if code is None else MACROLANGUAGE.get(code, code)
+    """The code that labels of one language share: that of the macrolanguage where its name is
+    used for this one (`cmn`, `zho` and `zh-TW`), else its own; else the label itself."""
+    code = iso639_3(label)
+    return label if code is None else _TABLES["dominant"].get(code, code)
+
+
+def macrolanguage(label: str) -> str | None:
+    """The code of the macrolanguage, as `comparable` has it: `zho` of `yue`; None without one."""
+    code = iso639_3(label)
+    return _TABLES["members"].get(code) if code else None
+
+
+def entry_for(label: str, names: Iterable[str]) -> str | None:
+    """Which of the names holds for a label: the label itself, else a name of its language and
+    script, else one of its macrolanguage; None where none does."""
+    return _entry(label, tuple(names))
+
+
+@lru_cache(maxsize=4096)
+def _entry(label: str, names: tuple[str, ...]) -> str | None:
+    if label in names:
+        return label
+    script = script_of(label)
+    for code in (comparable(label), macrolanguage(label)):
+        alike = [name for name in names if comparable(name) == code]
+        # A name without a script is of all of the language's: `th` of `tha_Thai`, too.
+        alike.sort(key=lambda name: (script_of(name) != script, script_of(name) is not None, name))
+        if alike and (script is None or script_of(alike[0]) in (None, script)):
+            return alike[0]
+    return None
 
 
 def labels_named(keep: Iterable[str], labels: Iterable[str]) -> frozenset[str]:
@@ -125,17 +153,27 @@ def labels_named(keep: Iterable[str], labels: Iterable[str]) -> frozenset[str]:
         if name in labels:
             chosen_labels.add(name)
             continue
-        same, wrote = comparable(name), script_of(name)
-        alike = [x for x in labels if comparable(x) == same]
-        # A label without a script is of all of the language's: lid.176's `th` is `tha_Thai`, too.
-        matching = [x for x in alike if wrote is None or script_of(x) in (None, wrote)]
+        same, matching = comparable(name), [x for x in labels if stands_for(name, x)]
+        if not matching and script_of(name) is None:
+            # A macrolanguage that the model has no label for is all of its languages.
+            matching = [x for x in labels if macrolanguage(x) == same]
         if not matching:
+            alike = [x for x in labels if comparable(x) == same]
             near = alike or get_close_matches(name, labels, 3, 0.5) or sorted(labels)[:5]
             raise ValueError(
                 f"the model has no label for {name!r}; among its {len(labels)}: {', '.join(near)}"
             )
         chosen_labels.update(matching)
     return frozenset(chosen_labels)
+
+
+def stands_for(name: str, label: str) -> bool:
+    """Whether a name is of a label's language, and of its script where both say one."""
+    wrote = script_of(name)
+    # A label without a script is of all of the language's: lid.176's `th` is `tha_Thai`, too.
+    return comparable(name) == comparable(label) and (
+        wrote is None or script_of(label) in (None, wrote)
+    )
 
 
 # Profiles.
@@ -165,7 +203,7 @@ class Profile:
 
     @property
     def code(self) -> str:
-        """What all labels of the language have in common, as `codes.comparable` says it."""
+        """What all labels of the language have in common, as `comparable` says it."""
         return comparable(self.name)
 
     @property
@@ -245,7 +283,8 @@ class Chosen:
         """The profile for a label of the column `lang`; None: the rule's own limits hold."""
         if self.always is not None or label is None:
             return self.always or self.unlabelled
-        return self.by_code.get(comparable(label.partition("-")[0]))
+        code = entry_for(label, self.by_code)
+        return None if code is None else self.by_code[code]
 
     @property
     def profiles(self) -> list[Profile]:
@@ -256,7 +295,8 @@ class Chosen:
 
 def file_of(setting: str) -> Path | None:
     """The file that a setting names; None where it is auto, none or a language."""
-    if setting in (AUTO, NONE) or (comparable(setting) in shipped() and "/" not in setting):
+    named = comparable(setting) in shipped() and not setting.endswith((".yaml", ".yml"))
+    if setting in (AUTO, NONE) or named:
         return None
     path = Path(setting).expanduser()
     return path / FILE if path.is_dir() else path

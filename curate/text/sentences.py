@@ -5,7 +5,7 @@ rules that Punkt learns, not its learned list: a word that ends in `!` or `?` (c
 brackets aside) ends a sentence; one that ends in `.` does unless the next word starts in lower
 case, or the word is an initial (`J.`), has inner periods (`e.g.`, `U.S.`) or is a common English
 abbreviation. The last word of a line always ends one. `benchmarks/sentence_counter.py` prints how
-often it disagrees with Punkt. CJK full stops count wherever they stand.
+often it disagrees with Punkt. Full stops of CJK, danda and the like count wherever they stand.
 """
 
 from __future__ import annotations
@@ -85,27 +85,61 @@ def _abbreviation(data, start, stop):
     return place_of(_PACKED, value) >= 0
 
 
-@njit(nogil=True, inline="always")
-def cjk_stop_bytes(data, i, end):
-    """Bytes of the CJK full stop, question or exclamation mark at i, 0 if there is none."""
-    b = data[i]
-    if (b != 0xE3 and b != 0xEF) or i + 2 >= end:
-        return 0
-    c, d = data[i + 1], data[i + 2]
-    if b == 0xE3:
-        return 3 if c == 0x80 and d == 0x82 else 0
-    return 3 if c == 0xBC and (d == 0x81 or d == 0x9F) else 0
+# Marks that end a sentence wherever they stand, in scripts that have them (Unicode's property
+# Sentence_Terminal), and closing quotes and brackets that belong to the sentence before (Close).
+STOPS = "。！？｡।॥؟۔։።፧။។៕"
+CLOSERS = "」』】》〉〕）”’»\"')]}"
+
+
+def _packed_utf8(characters: str) -> tuple[np.ndarray, np.ndarray]:
+    """(uint32[characters]: their UTF-8 as a number, sorted; bool[256]: their first bytes)."""
+    encoded = [character.encode() for character in characters]
+    begins = np.zeros(256, np.bool_)
+    begins[[raw[0] for raw in encoded]] = True
+    return np.array(sorted(int.from_bytes(raw, "big") for raw in encoded), np.uint32), begins
+
+
+_STOPS, _STOP_BEGINS = _packed_utf8(STOPS)
+_BEHIND, _BEHIND_BEGINS = _packed_utf8(STOPS + CLOSERS)
 
 
 @njit(nogil=True)
-def _cjk_stops(data, start, end):
-    """(CJK full stops in data[start:end], where the last one ends or `start`)."""
+def _mark_bytes(data, i, end, marks, begins):
+    """Bytes of the character at i, if it is one of the marks, else 0."""
+    b = data[i]
+    if not begins[b]:
+        return 0
+    size = 1 + (b >= 0xC0) + (b >= 0xE0)
+    if i + size > end:
+        return 0
+    value = np.uint32(b)
+    for k in range(i + 1, i + size):
+        value = np.uint32(value << 8 | data[k])
+    return size if place_of(marks, value) >= 0 else 0
+
+
+@njit(nogil=True)
+def _stop_end(data, i, end):
+    """Where the sentence ends that a stop at i ends: behind all stops and closing marks that follow
+    (UAX #29, SB8a to SB11); i if none is there."""
+    n = _mark_bytes(data, i, end, _STOPS, _STOP_BEGINS)
+    while n:
+        i += n
+        n = _mark_bytes(data, i, end, _BEHIND, _BEHIND_BEGINS) if i < end else 0
+    return i
+
+
+@njit(nogil=True)
+def _stops(data, start, end):
+    """(sentences that end at a stop in data[start:end], where the last one ends or `start`)."""
     stops = 0
-    after = start
-    for i in range(start, end - 2):
-        if cjk_stop_bytes(data, i, end):
+    after = i = start
+    while i < end:
+        z = _stop_end(data, i, end)
+        if z > i:
             stops += 1
-            after = i + 3
+            after = z
+        i = max(z, i + 1)
     return stops, after
 
 
@@ -140,14 +174,14 @@ def ends_sentence(data, word, stop, following, end):
 def sentences_of_words(data, start, end, chars, first, stop):
     """Sentences in a line whose words are start[first:stop], end[first:stop] (white space words).
 
-    chars: int32[words], code points; a word with as many bytes has no CJK mark to look for.
+    chars: int32[words], code points; a word with as many bytes has no mark outside ASCII.
     """
     sentences = 0
     pending = False
     for w in range(np.uint64(first), np.uint64(stop)):  # unsigned: see text/tables.py
         a, z = start[w], end[w]
         if chars[w] != z - a:
-            marks, a = _cjk_stops(data, a, z)
+            marks, a = _stops(data, a, z)
             sentences += marks
             if a == z:
                 pending = False
@@ -207,7 +241,7 @@ def count_words_sentences(data: np.ndarray, start: int, end: int) -> tuple[int, 
         last_end = i
         asked = False
         if not ascii:
-            marks, last = _cjk_stops(data, last, last_end)
+            marks, last = _stops(data, last, last_end)
             sentences += marks
             if last == last_end:
                 pending = False
@@ -247,11 +281,11 @@ def _sentences(data, row_lines, line_words, word_start, word_end, word_chars):
                 if word_chars[w] != z - a:
                     i = a
                     while i < z:
-                        size = cjk_stop_bytes(data, i, z)
-                        if size == 0:
+                        after = _stop_end(data, i, z)
+                        if after == i:
                             i += 1
                             continue
-                        i += size
+                        i = after
                         start[n], end[n] = begun, i
                         n += 1
                         begun = i

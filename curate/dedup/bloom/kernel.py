@@ -23,6 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from curate.text.buffers import as_large_string, text_buffers
+from curate.text.compared import compared
 from curate.text.hashing import hash128, mix
 from curate.text.lines import newline_lines, strip_space
 from curate.text.uax29 import class_table, state_table, uax_hashes
@@ -339,52 +340,56 @@ def _documents(docs: Documents) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.arange(len(offsets)), offsets[:-1], offsets[1:]
 
 
-def paragraph_grams(docs: Documents, size: int, least: int, seed: int) -> Grams:
+def paragraph_grams(
+    docs: Documents, size: int, least: int, seed: int, compare: str = "raw"
+) -> Grams:
     """n-grams of each of bff's paragraphs."""
-    data, _ = docs.buffers()
     rows, start, end = _windows(docs)
-    keys, count = unit_grams(
-        data, start, end, class_table(), state_table(), size, least, np.uint64(seed)
-    )
+    texts = compared(docs.buffers()[0], start, end, compare)
+    keys, count = unit_grams(*texts, class_table(), state_table(), size, least, np.uint64(seed))
     return _grams(docs, rows, start, end, keys, count, count)
 
 
-def document_grams(docs: Documents, size: int, least: int, seed: int) -> Grams:
+def document_grams(
+    docs: Documents, size: int, least: int, seed: int, compare: str = "raw"
+) -> Grams:
     """n-grams of each document, which is one unit."""
-    data, _ = docs.buffers()
     rows, start, end = _documents(docs)
-    keys, count = unit_grams(
-        data, start, end, class_table(), state_table(), size, least, np.uint64(seed)
-    )
+    texts = compared(docs.buffers()[0], start, end, compare)
+    keys, count = unit_grams(*texts, class_table(), state_table(), size, least, np.uint64(seed))
     return _grams(docs, rows, start, end, keys, count, count)
 
 
-def both_grams(docs: Documents, size: int, least: int, seed: int) -> Grams:
+def both_grams(docs: Documents, size: int, least: int, seed: int, compare: str = "raw") -> Grams:
     """n-grams of each document, which may span its paragraphs; units are the paragraphs."""
     data, offsets = docs.buffers()
     rows, start, end = _windows(docs)
+    data, begins, ends = compared(data, start, end, compare)
+    if compare != "raw":
+        offsets = np.append(begins, ends[-1] if len(ends) else 0)[rows]
     tables = class_table(), state_table()
     keys, first, last = spanning_grams(
-        data, offsets, rows, start, end, *tables, size, least, np.uint64(seed)
+        data, offsets, rows, begins, ends, *tables, size, least, np.uint64(seed)
     )
     return _grams(docs, rows, start, end, keys, first, last)
 
 
-def paragraph_keys(docs: Documents, seed: int) -> Grams:
+def paragraph_keys(docs: Documents, seed: int, compare: str = "raw") -> Grams:
     """One key a line of more than white space; a line goes with the newline behind it."""
-    data, _ = docs.buffers()
     lines = newline_lines(docs)
-    keys, count = whole_keys(data, lines.start, lines.end, np.uint64(seed))
+    texts = compared(docs.buffers()[0], lines.start, lines.end, compare)
+    keys, count = whole_keys(*texts, np.uint64(seed))
     end = lines.end + 1
     end[lines.rows[1:] - 1] -= 1
     return _grams(docs, lines.rows, lines.start, end, keys, count, count)
 
 
-def document_keys(docs: Documents, seed: int, key: str) -> Grams:
+def document_keys(docs: Documents, seed: int, key: str, compare: str = "raw") -> Grams:
     """One key a document, of its text or its URL, where it has one."""
     rows, start, end = _documents(docs)
     data, offsets = docs.buffers()
     if key == "url":
         data, offsets = text_buffers(as_large_string(docs.table["url"]))
-    keys, count = whole_keys(data, offsets[:-1], offsets[1:], np.uint64(seed))
+    texts = compared(data, offsets[:-1], offsets[1:], compare)
+    keys, count = whole_keys(*texts, np.uint64(seed))
     return _grams(docs, rows, start, end, keys, count, count)

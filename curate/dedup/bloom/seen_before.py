@@ -175,26 +175,27 @@ class DedupBloom(DedupStep):
         """The kind of the filter's keys; a filter of another kind cannot be used."""
         from curate.text.uax29 import UNICODE
 
+        form = f" in {self.compare} {self.comparison['unicode']}" if self.comparison else ""
         if self._dolma:
-            return f"murmur3-128 low of {self.mode.removeprefix(DOLMA)} {self.key}"
+            return f"murmur3-128 low of {self.mode.removeprefix(DOLMA)} {self.key}{form}"
         least = self.min_ngram or self.ngram
         units = "documents" if self.mode in ("document", "both") else "paragraphs"
-        return f"{self.ngram}-grams (least {least}) of UAX29 words {UNICODE} in {units}"
+        return f"{self.ngram}-grams (least {least}) of UAX29 words {UNICODE} in {units}{form}"
 
     def sketch(self, docs: Documents) -> pa.Table:
         from curate.dedup.bloom import kernel
 
-        least = self.min_ngram or self.ngram
+        how = (self.ngram, self.min_ngram or self.ngram, self.seed, self.compare)
         if self.mode == "dolma-paragraph":
-            grams = kernel.paragraph_keys(docs, self.seed)
+            grams = kernel.paragraph_keys(docs, self.seed, self.compare)
         elif self.mode == "dolma-document":
-            grams = kernel.document_keys(docs, self.seed, self.key)
+            grams = kernel.document_keys(docs, self.seed, self.key, self.compare)
         elif self.mode == "document":
-            grams = kernel.document_grams(docs, self.ngram, least, self.seed)
+            grams = kernel.document_grams(docs, *how)
         elif self.mode == "both":
-            grams = kernel.both_grams(docs, self.ngram, least, self.seed)
+            grams = kernel.both_grams(docs, *how)
         else:
-            grams = kernel.paragraph_grams(docs, self.ngram, least, self.seed)
+            grams = kernel.paragraph_grams(docs, *how)
         return grams.table()
 
     def resolve(self, sketches: Sketches) -> Decided:

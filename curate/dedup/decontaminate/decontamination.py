@@ -6,6 +6,7 @@ named after their sources (windows.py); cutting follows GPT-3 (matches.py).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -36,6 +37,7 @@ THRESHOLD = {"overlap": 0.7, "jaccard": 0.8}
 class Decontaminate(Removal, FromFiles, Forecasts, SaysOfDecisions):
     """Finds items of evaluation sets in documents."""
 
+    version: ClassVar[int] = 2  # windows of scripts without spaces have as many words as others
     paper: ClassVar[str] = "Brown et al. 2020, appendix C"
     decided_by: ClassVar[str | None] = "curate.dedup.decontaminate.matches"
     after_sketches: ClassVar[frozenset[str]] = frozenset(
@@ -218,6 +220,7 @@ class Decontaminate(Removal, FromFiles, Forecasts, SaysOfDecisions):
     def _cut(self) -> Windows:
         from curate.dedup.decontaminate.items import read_items
         from curate.dedup.decontaminate.windows import SHORTEST, Cutting, cut_windows
+        from curate.text.compared import compared_texts
 
         # An item without a whole n-gram has no Jaccard similarity, and all of the others count.
         similar, ngram = self.mode == "jaccard", self.ngram or NGRAM.get(self.mode, 0)
@@ -230,7 +233,10 @@ class Decontaminate(Removal, FromFiles, Forecasts, SaysOfDecisions):
             self.seed,
             None if similar else self.max_items,
         )
-        return cut_windows(read_items(self.evals, self.fields, self.label), cutting)
+        items = read_items(self.evals, self.fields, self.label)
+        texts = compared_texts(pa.array([i.text for i in items], pa.large_string()), self.compare)
+        same = zip(items, texts.to_pylist(), strict=True)
+        return cut_windows([replace(item, text=text) for item, text in same], cutting)
 
     def open(self) -> None:
         """A worker keeps only what finds windows, not the items."""
@@ -244,6 +250,7 @@ class Decontaminate(Removal, FromFiles, Forecasts, SaysOfDecisions):
     def sketch(self, docs: Documents) -> pa.Table:
         from curate.dedup.decontaminate.windows import find, widen
 
+        docs = self.compared(docs)
         row, gram, first, last = find(docs, self._search or self.windows().search)
         columns = {"gram": gram, "first": first, "last": last}
         if self.action == "cut":

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from curate.formats.compression import open_input
 from curate.formats.kinds import FORMATS, PACKING
 from curate.formats.listing import InputFile, find_files
 from llmcurate.base.errors import UsageError
 
 READ = ("jsonl", "parquet", "text")
-MOST_BYTES = 1 << 30  # of a file after unpacking: these are evaluation sets, not corpora
+MOST_BYTES = 1 << 30  # of an item
 _ROWS = 1000
 
 
@@ -83,11 +82,8 @@ def _rows(path: str, fields: tuple[str, ...], label: str) -> Iterator[tuple[str 
     file = _file(path, label)
     if file.format == "parquet":
         rows = _parquet(path, label)
-    elif file.format == "text":
-        text = _content(file, label).decode("utf-8", "replace").removeprefix("\ufeff")
-        rows = ({"text": line} for line in text.split("\n") if line.strip())
     else:
-        rows = _json(file, label)
+        rows = _records(file, label)
     columns: set[str] = set()
     missed = True
     for row in rows:
@@ -118,53 +114,17 @@ def _file(path: str, label: str) -> InputFile:
     return file
 
 
-def _content(file: InputFile, label: str) -> bytes:
-    """The unpacked bytes of a file; UsageError where it is damaged or too large."""
-    from curate.formats.compression import decompressed_chunks
+def _records(file: InputFile, label: str) -> Iterator[dict[str, Any]]:
+    """The objects of JSON lines, or of an array; lines of text, each as one."""
+    from curate.formats.jsonl import records
 
-    damage: list[str] = []
-    parts: list[bytes] = []
-    size = 0
-    note = lambda offset, problem: damage.append(f"{problem} at byte {offset}")  # noqa: E731
-    with open_input(file.path) as source:
-        for chunk in decompressed_chunks(source, file.codec, note):
-            parts.append(bytes(chunk))
-            size += len(chunk)
-            if size > MOST_BYTES:
-                raise UsageError(f"{label}: evals {file.path}: more than {MOST_BYTES >> 20} MiB")
-    if damage:
-        raise UsageError(f"{label}: evals {file.path} is damaged: {damage[0]}")
-    return b"".join(parts)
+    def damaged(offset: int, problem: str) -> None:
+        raise UsageError(f"{label}: evals {file.path} is damaged: {problem} at byte {offset}")
 
-
-def _json(file: InputFile, label: str) -> Iterator[dict[str, Any]]:
-    """The objects of JSON lines, or of one array."""
-    import orjson
-
-    from curate.formats.jsonl import parse
-
-    data = _content(file, label).removeprefix(b"\xef\xbb\xbf")
-    if data.lstrip()[:1] == b"[":
-        try:
-            values = orjson.loads(data)
-        except orjson.JSONDecodeError as error:
-            raise UsageError(f"{label}: evals {file.path}: not JSON: {error}") from None
-        for nth, value in enumerate(values):
-            if not isinstance(value, dict):
-                raise UsageError(f"{label}: evals {file.path}: entry {nth} is no JSON object")
-            yield value
-        return
-    start = nth = 0
-    while start < len(data):
-        stop = data.find(b"\n", start)
-        stop = len(data) if stop < 0 else stop
-        line, start = data[start:stop], stop + 1
-        nth += 1
-        if not line.strip():
-            continue
-        row = parse(line)
+    found = records(file.path, file.codec, MOST_BYTES, damaged, text=file.format == "text")
+    for nth, row in enumerate(found, 1):
         if isinstance(row, str):
-            raise UsageError(f"{label}: evals {file.path}, line {nth}: {row}")
+            raise UsageError(f"{label}: evals {file.path}, record {nth}: {row}")
         yield row
 
 

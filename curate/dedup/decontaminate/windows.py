@@ -37,6 +37,7 @@ from curate.dedup.decontaminate.items import Item
 from curate.text.buffers import as_large_string, text_buffers
 from curate.text.hashing import mix
 from curate.text.unicode import char_bytes, code_point
+from curate.text.unspaced import words_by_script
 from curate.text.words import CONNECTOR, OTHER, character_tables, word_table, words
 from llmcurate.base.kernels import njit
 from llmcurate.base.kernels.intrinsics import place_of
@@ -281,6 +282,7 @@ LEAST_WORDS, MOST_WORDS, PERCENTILE = 8, 13, 5  # Brown et al. 2020, appendix C
 CHARACTERS = 50  # GPT-4 technical report, appendix C
 SHORTEST = {"13-gram": 8, "50-char": 25, "overlap": 8}
 _BITS_A_WINDOW = 16
+MOST_LONGER = 63  # units that a window may have more than the shortest: a bit for each
 FIRST_HITS = 4096  # that there is space for at first
 BLOCK_BYTES = 4 << 20
 
@@ -320,7 +322,8 @@ class Search:
 class Windows:
     """All windows of all items, and what finds them.
 
-    items: as read; units: int64[items]; lengths: units a window by set; rows: int64[items + 1],
+    items: as read; units: int64[items], words, or letters and digits; lengths: of these a window
+    has, by set; rows: int64[items + 1],
     the first window of each item; gram: int64[windows], an index of the table's keys; start, end:
     int32[windows], bytes of the item's text; shared: bool[items], items that lost windows to
     `max_items`.
@@ -360,11 +363,11 @@ def cut_windows(items: list[Item], cutting: Cutting, block_bytes: int = BLOCK_BY
     """
     data, offsets = text_buffers(as_large_string(pa.array([i.text for i in items], pa.string())))
     blocks = item_blocks(offsets, block_bytes)
-    counts = [np.diff(_units(data, offsets[a : z + 1], cutting)[0]) for a, z in blocks]
-    units = np.concatenate([np.empty(0, np.int64), *counts])
+    sizes = [_sizes(data, offsets[a : z + 1], cutting) for a, z in blocks]
+    units, words = np.concatenate([np.empty((2, 0), np.int64), *sizes], axis=1)
     names = [item.set for item in items]
-    lengths = {name: _length(name, names, units, cutting) for name in dict.fromkeys(names)}
-    length, window_counts = _plan(items, units, lengths, cutting)
+    lengths = {name: _length(name, names, words, cutting) for name in dict.fromkeys(names)}
+    length, window_counts = _plan(items, units, words, lengths, cutting)
     cut = length > 0
     least, most = (int(length[cut].min()), int(length[cut].max())) if cut.any() else (1, 1)
     rows = np.concatenate([[0], np.cumsum(window_counts)]).astype(np.int64)
@@ -397,7 +400,7 @@ def cut_windows(items: list[Item], cutting: Cutting, block_bytes: int = BLOCK_BY
     table = _table(begin, size, keys, least)
     search = Search(table, most, cutting.by_character)
     return Windows(
-        items, cutting, units, lengths, rows, gram, first, last, shared, int(common.sum()), search
+        items, cutting, words, lengths, rows, gram, first, last, shared, int(common.sum()), search
     )
 
 
@@ -421,8 +424,19 @@ def _units(
     return table.rows, table.hash, table.start, table.end
 
 
+def _sizes(data: np.ndarray, offsets: np.ndarray, cutting: Cutting) -> np.ndarray:
+    """int64[2, items]: units and words of some texts. Words of scripts without spaces are some of
+    their units each; for letters and digits, and as a set to compare (jaccard), every unit is."""
+    if cutting.by_character or cutting.mode == "jaccard":
+        units = np.diff(_units(data, offsets, cutting)[0])
+        return np.stack([units, units])
+    table = word_table(data, offsets)
+    words = np.rint(words_by_script(data, table)).astype(np.int64)
+    return np.stack([np.diff(table.rows), words])
+
+
 def _length(name: str, names: list[str], units: np.ndarray, cutting: Cutting) -> int:
-    """Units a window of one set."""
+    """Words, or letters and digits, a window of one set."""
     if cutting.by_character:
         return cutting.characters
     if cutting.mode in ("overlap", "jaccard"):
@@ -436,12 +450,19 @@ def _length(name: str, names: list[str], units: np.ndarray, cutting: Cutting) ->
 
 
 def _plan(
-    items: list[Item], units: np.ndarray, lengths: dict[str, int], cutting: Cutting
+    items: list[Item],
+    units: np.ndarray,
+    words: np.ndarray,
+    lengths: dict[str, int],
+    cutting: Cutting,
 ) -> tuple[np.ndarray, np.ndarray]:
     """(length, windows: int64[items]): units a window of each item, 0 where it has none, and how
     many windows it has."""
     length = np.array([lengths[i.set] for i in items], np.int64)
-    length = np.where(units < length, np.where(units >= cutting.shortest, units, 0), length)
+    whole = np.where(words >= cutting.shortest, units, 0)
+    length = np.where(words < length, whole, np.rint(length * units / np.maximum(words, 1)))
+    least = length[length > 0].min(initial=MOST_LONGER)
+    length = np.minimum(length, least + MOST_LONGER).astype(np.int64)
     count = np.where(length > 0, units - length + 1, 0)
     if cutting.samples is not None:
         count = np.minimum(count, cutting.samples)

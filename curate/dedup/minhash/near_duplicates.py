@@ -210,6 +210,7 @@ class DedupMinhash(DedupStep, Forecasts):
     paper: ClassVar[str] = "Broder 1997; Mining of Massive Datasets, chapter 3"
     decided_by: ClassVar[str | None] = "curate.dedup.minhash.clusters"
     in_tasks: ClassVar[bool] = True
+    of_texts: ClassVar[bool] = True
     version: ClassVar[int] = 2  # sketches hold band keys as bytes
 
     preset: Literal["fineweb", "lee2022", "dclm", "refinedweb"] = Field(
@@ -383,6 +384,7 @@ class DedupMinhash(DedupStep, Forecasts):
             "seed": self.seed,
             "verify_by": self.verify_by if self.verify is not None else None,
             "bits": self.kept_bits,
+            **self.comparison,
         }
 
     def sketch_identity(self) -> Identity:
@@ -427,8 +429,10 @@ class DedupMinhash(DedupStep, Forecasts):
     def signatures(self, text: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray]:
         """(uint32[rows, permutations], int64[rows] shingles) of texts."""
         from curate.dedup.minhash import kernels
+        from curate.text.compared import compared_texts
 
         bands, rows = self.banding
+        text = compared_texts(text, self.compare)
         data, offsets = text_buffers(kernels.normal_form(text, self.normalize, self._unit))
         a, b = kernels.permutations(bands * rows, self.seed)
         kind = kernels.KINDS[self._unit]
@@ -441,11 +445,13 @@ class DedupMinhash(DedupStep, Forecasts):
     def shingles(self, text: pa.LargeStringArray) -> tuple[np.ndarray, np.ndarray]:
         """(offsets: int64[rows + 1], uint64 values) of the sets of shingles of texts, sorted."""
         from curate.dedup.minhash.kernels import shingle_sets
+        from curate.text.compared import compared_texts
 
-        return shingle_sets(text, *self.shingling())
+        return shingle_sets(compared_texts(text, self.compare), *self.shingling())
 
     def sketch(self, docs: Documents) -> pa.Table:
         from curate.dedup.minhash.kernels import band_keys, pack
+        from curate.text.compared import compared_texts
 
         bands, rows = self.banding
         text = as_large_string(pc.fill_null(docs.text, ""))
@@ -458,7 +464,8 @@ class DedupMinhash(DedupStep, Forecasts):
         if self.kept_bits:
             columns["signature"] = binary_rows(pack(signature, self.kept_bits), count > 0)
         elif self.verify is not None:
-            columns["text"] = text  # smaller than its shingles, which candidates alone need
+            # Smaller than its shingles, which candidates alone need.
+            columns["text"] = compared_texts(text, self.compare)
         return pa.table(columns)
 
     def found(self, similarity: float) -> float:

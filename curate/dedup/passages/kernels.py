@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from curate.dedup.hashes import digests
 from curate.documents.cutting import mark_ends
 from curate.documents.documents import NUMBER
+from curate.text.compared import compared
 from curate.text.folding import LOOK, Folding, ccnet_folding, ccnet_normal, fold, lower_folding
 from curate.text.hashing import hash128
 from curate.text.lines import Extents, newline_lines, strip_space
@@ -205,13 +206,17 @@ def passages(
     name: str = DEFAULT_HASH,
     blank: bool = False,
     most_bytes: int = MOST_BYTES,
+    pieces: Extents | None = None,
+    compare: str = "raw",
 ) -> Passages:
-    """All passages of a batch; a document with fewer written pieces than a passage has none, and
-    so has an empty one, and one of more than `most_bytes`."""
+    """All passages of a batch, whose pieces are compared in that form; a document with fewer
+    written pieces than a passage has none, and so has an empty one, and one of more than
+    `most_bytes`. pieces: without them the unit's."""
     kind = UNITS[unit]
-    pieces = kind.pieces(docs)
+    pieces = kind.pieces(docs) if pieces is None else pieces
     data, offsets = docs.buffers()
-    keys, written = piece_keys(data, pieces.start, pieces.end, kind, name, blank)
+    texts = compared(data, pieces.start, pieces.end, compare)
+    keys, written = piece_keys(*texts, kind, name, blank)
     size = np.diff(offsets)
     without = size > most_bytes
     if blank and kind.lines:

@@ -11,7 +11,7 @@ of hashes (dedup/hashes.py), of 128 bits where nothing else is asked for.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,11 @@ from curate.dedup import survivors
 from curate.dedup.removal import DedupStep
 from curate.documents.documents import Documents
 from curate.steps.contracts import Identity, step
+from curate.steps.profiled import CountsWords
+
+if TYPE_CHECKING:
+    from curate.dedup.passages.kernels import Rest
+    from curate.text.lines import Extents
 
 RULES = ("global_duplicate", "local_duplicate", "white_space")
 # C4 and DataTrove's SentDedupConfig want sentences left; C4's code and CCNet have no rule on words.
@@ -38,14 +43,14 @@ MIN_WORDS = {"line": 0, "sentences": 50, "paragraph": 0}
         "paragraphs": {"unit": "paragraph"},
     },
 )
-class DedupPassages(DedupStep):
+class DedupPassages(CountsWords, DedupStep):
     """Cuts lines, or spans of sentences, of which a copy stands elsewhere in the corpus."""
 
     paper: ClassVar[str] = "Raffel et al. 2020, section 2.2; Wenzek et al. 2020, section 3.2"
     decided_by: ClassVar[str | None] = "curate.dedup.passages.copies"
     in_tasks: ClassVar[bool] = True
     version: ClassVar[int] = 2  # sketches are packed
-    free: ClassVar[frozenset[str]] = DedupStep.free | {"min_sentences", "min_words"}
+    free: ClassVar[frozenset[str]] = DedupStep.free | {"min_sentences", "min_words", "words"}
     after_sketches: ClassVar[frozenset[str]] = frozenset({"keep"})
 
     unit: Literal["line", "sentences", "paragraph"] = Field(
@@ -153,13 +158,23 @@ class DedupPassages(DedupStep):
     def sketch(self, docs: Documents) -> pa.Table:
         from curate.dedup.passages.kernels import packed, passages
 
-        batch = passages(docs, self.unit, self._span, self.hash, self._blank)
+        how = (self.unit, self._span, self.hash, self._blank)
+        batch = passages(docs, *how, pieces=self._pieces(docs), compare=self.compare)
         columns = {
             "passages": np.diff(batch.rows),
             "keys": packed(batch.keys, batch.rows),
             "spans": packed(batch.spans, batch.rows),
         }
         return pa.table({**columns, **survivors.columns(docs, self.survivor, self.label)})
+
+    def _pieces(self, docs: Documents) -> Extents:
+        """The pieces of a batch; where sentences end, the language of a document says."""
+        from curate.dedup.passages.kernels import UNITS
+        from curate.text.unspaced import sentences_of
+
+        if self.unit == "sentences":
+            return sentences_of(docs, self.unspaced(docs))
+        return UNITS[self.unit].pieces(docs)
 
     def resolve(self, sketches: Sketches) -> Decided:
         from curate.dedup.passages.copies import Request, resolve
@@ -171,7 +186,7 @@ class DedupPassages(DedupStep):
         from curate.documents.cutting import cut_marked
 
         unit = UNITS[self.unit]
-        pieces = unit.pieces(docs)
+        pieces = self._pieces(docs)
         data, offsets = docs.buffers()
         removed = removed_pieces(docs, pieces, decisions)
         mark = np.zeros(int(offsets[-1] - offsets[0]), np.uint8)
@@ -179,6 +194,8 @@ class DedupPassages(DedupStep):
         rest = mark_pieces(
             data, offsets, pieces, removed, mark, lines=unit.lines, blank=self._blank, count=counted
         )
+        if counted and self.unspaced(docs):
+            self._count(docs, pieces, removed == 0, rest)
         edited = rest.cut > 0
         docs = docs.annotate("cut", rest.cut.astype(np.int32))
         docs = docs.drop(edited & (rest.pieces == 0), "nothing_left", rest.pieces, 1)
@@ -191,3 +208,16 @@ class DedupPassages(DedupStep):
             short = edited & (rest.sentences < self._sentences)
             docs = docs.drop(short, "few_sentences", rest.sentences, self._sentences)
         return cut_marked(docs, mark, edited & ~docs.marked(), RULES)
+
+    def _count(self, docs: Documents, pieces: Extents, stay: np.ndarray, rest: Rest) -> None:
+        """Puts in the words and sentences that are left of documents in scripts without spaces.
+        stay: bool[pieces]."""
+        from curate.text.unspaced import row_sums, sentences_of, words_within
+
+        unspaced = self.unspaced(docs)
+        starts = sentences_of(docs, unspaced).start
+        held = np.searchsorted(starts, pieces.end) - np.searchsorted(starts, pieces.start)
+        for profile, rows in unspaced:
+            words = words_within(docs, profile, pieces.start, pieces.end) * stay
+            rest.words[rows] = np.rint(row_sums(pieces.rows, words, np.float64)[rows])
+            rest.sentences[rows] = row_sums(pieces.rows, held * stay)[rows]

@@ -80,6 +80,9 @@ class DedupSuffixArray(DedupStep, FromFiles, SaysOfDecisions):
     decided_by: ClassVar[str | None] = "curate.dedup.suffix_array.repeats"
     decide_nothing: ClassVar[frozenset[str]] = DedupStep.decide_nothing | {"memory_mib"}
 
+    compare: Literal["raw"] = Field(
+        "raw", description="The form in which texts are compared: as they are, since bytes are cut."
+    )
     survivor: survivors.Survivor = Field(
         "first",
         description=(

@@ -6,9 +6,10 @@ read, always the same one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,8 +27,10 @@ from curate.inspect.report.store import (
     edges_of,
     read_rows,
 )
+from curate.text.languages import ENGLISH, Chosen, comparable
 from llmcurate.base.disk.database import literal
 from llmcurate.base.disk.process import in_order
+from llmcurate.base.disk.units import counted
 from llmcurate.base.messages import OPTIONAL, Message
 
 MOST_LABELS = 20
@@ -262,9 +265,12 @@ CHARS = 420
 CANDIDATES = 40  # are looked at for the few wanted, as for examples of rules
 
 
-def lost(store: Store, steps: Sequence[str]) -> list[str]:
+def lost(
+    store: Store, steps: Sequence[str], judged: Mapping[str, Chosen] = MappingProxyType({})
+) -> list[str]:
     """A line on each rule that drops more than half of a language's documents, of those that reach
-    its step. steps: labels, in the order of the run."""
+    its step, and one on labels without a profile. steps: labels, in the order of the run; judged:
+    by label, the profiles of steps that look for one."""
     if not steps:
         return []
     place = (
@@ -293,7 +299,36 @@ def lost(store: Store, steps: Sequence[str]) -> list[str]:
         if of >= FEWEST and n > MOST_OF * of and not name.startswith(ASKED):
             many = f"{n:,} of {of:,} documents in {lang}"
             lines.append(f"{name} drops {many}: its limit may not fit the language")
+    without: list[tuple[int, str]] = []
+    for lang, counts in came.items():
+        places = [i for i, s in enumerate(steps) if s in judged and judged[s].of(lang) is None]
+        if seen := sum(n for at, n in counts.items() if at >= min(places, default=len(steps) + 1)):
+            without.append((-seen, lang))
+    unknown = [(x, -count) for count, x in sorted(without) if comparable(x) != ENGLISH]
+    if unknown:
+        named = ", ".join(f"{x} ({counted(n, 'document')})" for x, n in unknown[:MOST_LANGS])
+        more = len(unknown) - MOST_LANGS
+        named += f" and {counted(more, 'more label')}" if more > 0 else ""
+        lines.append(f"no profile for the language of {named}: English's limits judged them")
     return lines
+
+
+def replaced(store: Store) -> list[str]:
+    """A line on documents whose bytes were not all of their encoding; none where there are none."""
+    if "extract.replaced" not in store.names:
+        return []
+    each = """SELECT count(*) AS documents, sum("extract.replaced")::BIGINT AS characters
+        FROM (SELECT "extract.replaced" FROM kept UNION ALL SELECT "extract.replaced" FROM gone)
+        WHERE "extract.replaced" > 0"""
+    store.pieces({"replaced": each})
+    ((documents, characters),) = store.rows(
+        "SELECT sum(documents)::BIGINT, sum(characters)::BIGINT FROM replaced"
+    )
+    if not documents:
+        return []
+    signs = f"{counted(characters, 'replacement character')} (U+FFFD)"
+    where = "for bytes that are invalid in their encoding (extract.replaced)"
+    return [f"{counted(documents, 'document')} with {signs} {where}"]
 
 
 UNSURE = f"""SELECT id, coalesce(lang, '') AS lang, value AS score, alone

@@ -35,7 +35,9 @@ from curate.run.records import (
     write_corrupt,
     write_record,
 )
+from curate.steps.profiled import Profiled
 from curate.steps.registry import facts
+from curate.text.languages import NONE, Chosen
 from llmcurate.base.disk.files import write_text
 from llmcurate.base.disk.units import (
     counted,
@@ -64,7 +66,7 @@ class Figures:
     duplicates: dict[str, Method] = field(default_factory=dict)
     kept: Kept = field(default_factory=Kept)
     unsure: dict[str, Unsure] = field(default_factory=dict)
-    lost: list[str] = field(default_factory=list)  # lines on rules that drop most of a language
+    lost: list[str] = field(default_factory=list)  # lines on what was lost
     ages: Ages | None = None
     freshness: list[Source] = field(default_factory=list)
     opt_outs: OptOuts | None = None
@@ -78,11 +80,13 @@ def gather(
     steps: Sequence[str] = (),
     run: Run = run_here,
     sizes: Sizes = Sizes(),
+    judged: Mapping[str, Chosen] = MappingProxyType({}),
 ) -> Figures:
     """Reads a finished run's corpus/, rejected/ and decisions.parquet; memory is bounded.
 
     by_date: a dedup chose by date, so that ages are of interest; limits: by rule; threads, run,
-    sizes: who counts how much at once, which changes nothing else; steps: their labels, in order.
+    sizes: who counts how much at once, which changes nothing else; steps: their labels, in order;
+    judged: the profiles of those that look for one.
     """
     figures = Figures()
     with opened(out, threads=threads, run=run, group_bytes=sizes.report_bytes) as store:
@@ -93,7 +97,7 @@ def gather(
         figures.examples = rules.gather_examples(store, figures.rules.rules)
         figures.duplicates = duplicates.gather(store)
         figures.unsure = documents.unsure_languages(store)
-        figures.lost = documents.lost(store, steps)
+        figures.lost = [*documents.lost(store, steps, judged), *documents.replaced(store)]
         if by_date:
             figures.ages = documents.ages_of(store)
         figures.freshness = documents.freshness_of(store)
@@ -388,7 +392,9 @@ def begin_report(
                 for limit in step.limits()
             }
             labels = [step.label for step in steps]
-            figures = gather(outcome.out, by_date, limits, threads, labels, run, sizes)
+            profiled = [s for s in steps if isinstance(s, Profiled) and s.profile != NONE]
+            judged = {step.label: step.chosen for step in profiled}
+            figures = gather(outcome.out, by_date, limits, threads, labels, run, sizes, judged)
             outcome.notices += figures.lost
     except Exception as error:
         figures = None

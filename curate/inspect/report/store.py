@@ -39,7 +39,7 @@ THREADS = 8  # at most: the database divides its memory among them
 
 
 # Of documents, in the views: those of the input have any names, also such as queries use.
-FEW = ("id", "lang", "url", "date", "source")
+FEW = ("id", "lang", "url", "date", "source", "extract.replaced")
 MEMORY = "512MB"  # of a task's database
 GROUPS_A_RANGE = 64  # whose pieces a task merges
 
@@ -304,7 +304,7 @@ def _store(
     for schema in schemas:
         columns |= numeric_columns(schema, hidden=REASON_COLUMNS)
     names = frozenset(n for s in schemas for n in s.names)
-    without_texts = ", ".join(name for name in FEW if name in names)
+    without_texts = ", ".join(f'"{name}"' for name in FEW if name in names)
     all_views = (
         ("kept", without_texts, kept),
         ("gone", f"{without_texts}, {SQL_COLUMNS}", gone),

@@ -27,6 +27,7 @@ from curate.cli.scoring import (
     quality_app,
 )
 from curate.cli.settings import command, run_steps
+from curate.text.decoding import decode
 from llmcurate.base.errors import UsageError
 from llmcurate.base.terminal import echo, echo_json, say
 
@@ -168,7 +169,7 @@ def _texts(file: Path | None, by: str) -> list[str]:
             raw = file.read_bytes()
     except OSError as error:
         raise UsageError(f"cannot read {file}: {error.strerror}") from None
-    text = raw.decode("utf-8", "replace")
+    text = decode(raw, html=False).text
     if by == "document":
         texts = [text]
     elif by == "line":

@@ -18,7 +18,8 @@ from curate.extract import evaluate as measures
 from curate.extract.evaluate import DATE
 from curate.formats.compression import CorruptData, decompressed_chunks, open_input
 from curate.formats.inputs import InputPlan
-from curate.formats.jsonl import BOM, lines, parse
+from curate.formats.json_objects import parse
+from curate.formats.lines import BOM, lines
 from curate.formats.read_settings import ReadSettings
 from curate.formats.reading import PartitionReader, plan_reading
 from curate.inspect.results import Findings

@@ -22,7 +22,7 @@ from pydantic import Field, PrivateAttr
 from curate.documents.documents import Documents
 from curate.documents.edits import Spans
 from curate.steps.contracts import FromFiles, Step, step
-from curate.text.languages import TWO, comparable
+from curate.text.languages import entry_for
 from llmcurate.base.errors import UsageError
 
 LANG = "{lang}"  # in the path of a list
@@ -144,8 +144,7 @@ def share_of(words: list[str], listed: frozenset[str], pairs: str | None) -> flo
 
 def _language(docs: Documents, sole: str | None) -> list[str]:
     langs = [sole] * len(docs) if sole else docs.table["lang"].to_pylist()
-    names = [TWO.get(comparable((lang or "").partition("-")[0]), "") for lang in langs]
-    return [name if name in PARAMETERS else "" for name in names]
+    return [entry_for(lang or "", PARAMETERS) or "" for lang in langs]
 
 
 @step("roots_words")

@@ -10,17 +10,15 @@ word list. docs/filters.md says where a rule is read otherwise.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from html import unescape
 from typing import ClassVar
 
 import numpy as np
 from pydantic import Field
 
-from curate.documents.cutting import cut
 from curate.documents.documents import Documents
-from curate.documents.edits import Spans
 from curate.documents.limits import Limit, decide
+from curate.documents.passes import Replace, edited_in_passes
 from curate.steps.contracts import Step, step
 from curate.text.unicode import row_chars
 from llmcurate.base.kernels import njit
@@ -56,7 +54,6 @@ def _brackets() -> list[tuple[str, re.Pattern[str]]]:
     return [("brackets", re.compile(p)) for p in patterns]
 
 
-Replace = Callable[[re.Match[str]], str]
 _PASSES: list[tuple[str, re.Pattern[str], Replace]] = [
     ("invisible", re.compile("\xa0"), lambda m: " "),
     ("invisible", re.compile("[\xad\ufeff]"), lambda m: ""),
@@ -68,57 +65,6 @@ _PASSES: list[tuple[str, re.Pattern[str], Replace]] = [
     # Four and more of a sign that is no white space: the first one stays.
     ("repeated", re.compile(r"(?<=(\S))(?<!\1\1)\1{3,}"), lambda m: ""),
 ]
-
-
-class _Edited:
-    """A text on its way through the passes, and where each of its characters came from."""
-
-    def __init__(self, text: str) -> None:
-        self.given = self.text = text
-        self.origin = np.arange(len(text) + 1)  # place in the given text of the character here
-        self.own = np.ones(len(text), np.bool_)  # whether it is that character
-        self.rule = np.zeros(len(text), np.uint8)  # of a given character: the rule that took it
-
-    def replace(self, rule: int, pattern: re.Pattern[str], replacement: Replace) -> None:
-        """One pass: every match in the text as it stands now."""
-        pieces, origin, masks = [], [], []
-        last = 0
-        for match in pattern.finditer(self.text):
-            a, z = match.span()
-            put = replacement(match)
-            if put == match.group():
-                continue
-            pieces += [self.text[last:a], put]
-            origin += [self.origin[last:a], np.full(len(put), self.origin[a])]
-            masks += [self.own[last:a], np.zeros(len(put), np.bool_)]
-            taken = self.rule[self.origin[a] : self.origin[z]]
-            taken[taken == 0] = rule + 1
-            last = z
-        if not pieces:
-            return
-        self.text = "".join([*pieces, self.text[last:]])
-        self.origin = np.concatenate([*origin, self.origin[last:]])
-        self.own = np.concatenate([*masks, self.own[last:]])
-
-    def spans(self) -> list[tuple[int, int, int, str]]:
-        """(start, end, rule, what stands there now), in bytes of the given text, in order."""
-        kept = np.flatnonzero(self.own)
-        origins = self.origin[kept]
-        before = np.concatenate(([-1], origins))
-        after = np.concatenate((origins, [len(self.given)]))
-        spans = []
-        gaps = np.flatnonzero(after - before > 1)
-        if not len(gaps):
-            return []
-        size = np.frombuffer(self.given.encode("utf-32-le", "surrogatepass"), np.uint32)
-        width = 1 + (size >= 0x80) + (size >= 0x800) + (size >= 0x10000)
-        byte = np.concatenate(([0], np.cumsum(width)))
-        places = np.concatenate(([-1], kept, [len(self.text)]))
-        for gap in gaps.tolist():
-            a, z = int(before[gap]) + 1, int(after[gap])
-            put = self.text[places[gap] + 1 : places[gap + 1]]
-            spans.append((int(byte[a]), int(byte[z]), int(self.rule[a]) - 1, put))
-        return spans
 
 
 @njit(cache=True, nogil=True)
@@ -174,20 +120,9 @@ class WangchanBERTa(Step):
         ]
 
     def _clean(self, docs: Documents, rows: np.ndarray) -> Documents:
-        edits: list[tuple[int, int, int, int, int]] = []
-        texts: dict[str, int] = {"": 0}
-        column = docs.text
-        for row in np.flatnonzero(rows).tolist():
-            text = column[row].as_py()
-            if not text:
-                continue
-            edited = _Edited(text)
-            for of, pattern, replacement in _PASSES:
-                if of != "newlines" or self.join_lines:
-                    edited.replace(RULES.index(of), pattern, replacement)
-            for first, last, rule, put in edited.spans():
-                edits.append((row, first, last, rule, texts.setdefault(put, len(texts))))
-        places, start, end, which, filling = (
-            np.array([f[k] for f in edits], np.int64) for k in range(5)
-        )
-        return cut(docs, Spans(places, start, end, which, RULES, filling, tuple(texts)))
+        passes = [
+            (RULES.index(of), pattern, replacement)
+            for of, pattern, replacement in _PASSES
+            if of != "newlines" or self.join_lines
+        ]
+        return edited_in_passes(docs, np.flatnonzero(rows).tolist(), passes, RULES)

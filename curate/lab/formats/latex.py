@@ -25,6 +25,7 @@ from curate.formats.columns import Columns
 from curate.formats.compression import decompressed_chunks, open_input
 from curate.formats.events import Corrupt, Event, Portion, Row, Skipped
 from curate.formats.kinds import reader
+from curate.text.decoding import decode
 from llmcurate.base.disk.units import counted
 
 ENDINGS = (".tex", ".ltx", ".latex")
@@ -37,8 +38,18 @@ _END = re.compile(
     r"\\end\s*\{document\}|\\appendix\b|\\begin\{(?:references|REFERENCES|thebibliography)\}"
     r"|\\bibliography\{"
 )
-_COMMENT_LINE = re.compile(r"^[ \t]*%.*\n?", re.M)
-_COMMENT = re.compile(r"(?<!\\)((?:\\\\)*)%.*")
+# Where a percent sign begins no comment: in environments and arguments that TeX reads literally
+# (packages verbatim, fancyvrb, listings, minted, alltt, url, hyperref), and behind a backslash.
+_LITERAL = re.compile(
+    r"%|\\begin\s{0,9}\{(?P<environment>verbatim\*?|[BL]?Verbatim\*?|lstlisting|minted|alltt|comment)\}"
+    r"|\\(?P<command>[vV]erb\*?|lstinline(?:\[[^][\n]{0,500}\])?"
+    r"|mintinline(?:\[[^][\n]{0,500}\])?\{[^{}\n]{0,99}\}"
+    r"|url|nolinkurl|path|href)(?![A-Za-z])[ \t]{0,9}"
+    r"|\\[\\%]"
+)
+_BRACE = re.compile(r"\\(?s:.)|[{}]|\n[ \t]*\n")
+_URLS = ("url", "nolinkurl", "path", "href")
+MOST_LITERAL = 4000  # characters of an argument that is read literally
 _INPUT = re.compile(r"\\(?:input|include|subfile)\s*\{\s*([^{}\n]{1,200}?)\s*\}")
 _MACRO = re.compile(
     r"\\(?:newcommand|renewcommand|providecommand)\*?\s*\{?\s*(\\[A-Za-z]+)\s*\}?\s*(?=\{)"
@@ -67,7 +78,52 @@ def paper_text(main: str, files: dict[str, str], limit: int) -> str | None:
 
 
 def _without_comments(text: str) -> str:
-    return _COMMENT.sub(r"\1", _COMMENT_LINE.sub("", text))
+    """Without comments, a line that is one as a whole with its end, and without what stands in
+    environments `comment`."""
+    pieces: list[str] = []
+    ends: dict[str, int] = {}  # where an environment ends next; -1 for nowhere
+    kept = at = 0  # what is before these is in `pieces`, has been looked at
+    while match := _LITERAL.search(text, at):
+        at = match.end()
+        if match[0] == "%":
+            line = text.rfind("\n", 0, match.start()) + 1
+            alone = line >= kept and not text[line : match.start()].strip(" \t")
+            at = text.find("\n", at)
+            at = len(text) if at < 0 else at + alone
+            pieces.append(text[kept : line if alone else match.start()])
+            kept = at
+        elif name := match["environment"]:
+            end = f"\\end{{{name}}}"
+            if -1 < ends.get(name, 0) < at:
+                ends[name] = text.find(end, at)
+            if ends[name] < 0:
+                continue
+            at = ends[name] + len(end)
+            if name == "comment":
+                pieces.append(text[kept : match.start()])
+                kept = at = at + text.startswith("\n", at)
+        elif match["command"]:
+            at = _literal_end(text, match["command"], at)
+    return "".join([*pieces, text[kept:]])
+
+
+def _literal_end(text: str, command: str, at: int) -> int:
+    """Where the argument of a command ends that is read literally; `at` where none is closed.
+    Between braces, or, as of \\verb, two characters that are the same, on a line."""
+    mark, most = text[at : at + 1], at + MOST_LITERAL
+    if mark == "{" and command[1:4] != "erb":
+        depth = 0
+        for brace in _BRACE.finditer(text, at, most):
+            depth += (brace[0] == "{") - (brace[0] == "}")
+            if brace[0][0] == "\n":
+                return at
+            if not depth:
+                return brace.end()
+    # TikZ has another \\path, (a) -- (b).
+    elif mark and not (mark.isalnum() or mark.isspace() or (command in _URLS and mark not in "|!")):
+        end = text.find(mark, at + 1, most)
+        return at if end < 0 or "\n" in text[at:end] else end + 1
+    return at
 
 
 def _with_inputs(text: str, files: dict[str, str], deep: int, budget: list[int]) -> str | None:
@@ -302,10 +358,7 @@ def _paper(
 
 
 def _decoded(data: bytes) -> str:
-    try:
-        return data.decode("utf-8").replace("\r\n", "\n").replace("\r", "\n")
-    except UnicodeDecodeError:  # of the time before inputenc's utf8
-        return data.decode("latin-1").replace("\r\n", "\n").replace("\r", "\n")
+    return decode(data, html=False).text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 class _Stream(io.RawIOBase):

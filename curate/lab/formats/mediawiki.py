@@ -24,8 +24,8 @@ from curate.formats.compression import decompressed_chunks, open_input, verified
 from curate.formats.dates import parse_date
 from curate.formats.elements import Element, elements
 from curate.formats.events import Corrupt, Event, Portion, Row, Skipped
-from curate.formats.jsonl import slices as ranges_of_lines
 from curate.formats.kinds import reader
+from curate.formats.lines import ranges as ranges_of_lines
 
 # Tags whose content is no prose: notes and tables, as in WikiExtractor.
 DROPPED = frozenset(
@@ -39,6 +39,19 @@ _MARKERS = re.compile(r"^([*#:;]{20})[*#:;]+", re.M)  # of lists: no prose is so
 _ALONE = frozenset("br wbr hr meta link img li dt dd th td tr".split())  # tags that need no end
 _OPENS = {"]": "[", "}": "{"}
 Part = tuple[int, str]  # the level of a heading (0: prose), and its text
+# Variants of a language in one text (www.mediawiki.org/wiki/Writing_systems/Syntax): the languages
+# that have them, and what they prefer where nobody says which variant is read.
+VARIED = "ban crh gan ike iu kk ku mni sh shi sr tg tly uz wuu zgh zh".split()
+PREFERRED = ("zh-hans", "zh-cn")
+MOST_NESTED = 10  # rules in rules, as in MediaWiki
+_CODE = rf"(?:{'|'.join(VARIED)})(?:-[a-z]{{2,10}})?"
+_FLAGS = re.compile(rf"\s{{0,9}}(?:(?:[ADHNRST+-]|{_CODE})\s{{0,9}};?\s{{0,9}}){{1,20}}\|")
+_VARIANT = re.compile(rf"(?:^|;)\s{{0,9}}(?:[^;:=]{{0,99}}=>\s{{0,9}})?({_CODE})\s{{0,9}}:")
+_RULE = re.compile(
+    r"-\{(?!\{[^{])|\}-|\{\{|\}\}"
+    r"|<(math|chem|ce|nowiki|pre|source|syntaxhighlight)\b[^<>]{0,500}(?<!/)>",
+    re.I,
+)
 _SWITCH = re.compile(r"__[A-Z]{4,30}__")
 _LANGUAGE = re.compile(r"[a-z]{2,3}(?:-[a-z]{1,10}){0,2}|simple")  # of a link to another wiki
 # What templates leave of parentheses: `Alabama () is`, `Achilles (; , Akhilleus)`.
@@ -66,6 +79,8 @@ def plain_text(wikitext: str, site: Site) -> str:
     import mwparserfromhell
 
     wikitext = _MARKERS.sub(r"\1", _without_comments(wikitext))
+    if (site.lang or "zh").partition("-")[0] in VARIED:
+        wikitext = _in_one_variant(wikitext)
     unclosed = _unclosed(wikitext)
     if unclosed > MOST_OPEN or unclosed * len(wikitext) > MOST_WORK:
         raise ValueError(f"{unclosed} brackets and tags are not closed")
@@ -115,6 +130,55 @@ def _without_comments(text: str) -> str:
         end = text.find("-->", start)
         at = len(text) if end < 0 else end + 3
     return "".join([*pieces, text[at:]])
+
+
+def _in_one_variant(text: str) -> str:
+    """With what each `-{...}-` shows in place of it; formulas and code stay, as they are."""
+    levels: list[tuple[list[str], int]] = []  # what stands before each rule, open templates in it
+    pieces: list[str] = []
+    templates = at = kept = 0
+    unclosed: set[str] = set()
+    while match := _RULE.search(text, at):
+        mark, at = match[0], match.end()
+        if name := (match[1] or "").lower():
+            closing = re.compile(f"</{name}", re.I)
+            end = None if name in unclosed else closing.search(text, at)
+            at = end.start() if end else at
+            unclosed |= set() if end else {name}
+        elif mark == "-{" and len(levels) < MOST_NESTED:
+            pieces.append(text[kept : match.start()])
+            levels.append((pieces, templates))
+            pieces, templates, kept = [], 0, at
+        elif mark == "{{":
+            templates += 1
+        elif mark == "}}" and templates:
+            templates -= 1
+        elif mark == "}}":
+            at -= 1
+        elif mark == "}-" and levels:
+            inner = "".join([*pieces, text[kept : match.start()]])
+            (pieces, templates), kept = levels.pop(), at
+            pieces.append(_shown(inner))
+    for before, _ in reversed(levels):
+        pieces = [*before, "-{", *pieces]
+    return "".join([*pieces, text[kept:]])
+
+
+def _shown(rule: str) -> str:
+    """What a rule shows: nothing where it is hidden, the text of the preferred variant, or of the
+    first."""
+    stated = _FLAGS.match(rule)
+    flags = set(re.findall("[A-Z-]", re.sub(_CODE, "", stated[0]))) if stated else set()
+    text = rule[stated.end() :] if stated else rule
+    if flags & {"H", "T", "-"}:
+        return ""
+    found = [] if flags & {"R", "N"} else [*_VARIANT.finditer(text)]
+    if not found or found[0].start():
+        return text
+    ends = [*(match.start() for match in found[1:]), len(text)]
+    values = {m[1]: text[m.end() : end] for m, end in zip(found, ends, strict=True)}
+    code = next((code for code in PREFERRED if code in values), found[0][1])
+    return values[code].strip().removesuffix(";")
 
 
 def _collect(code: Any, site: Site, parts: list[Part]) -> None:

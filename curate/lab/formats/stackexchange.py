@@ -29,7 +29,7 @@ from llmcurate.base.disk.parquet_writer import TableWriter
 COLUMNS = {
     "stackexchange.score": "int64",
     "stackexchange.tags": "string",
-    "stackexchange.scores": "json",  # of the answers, in their order
+    "stackexchange.scores": "string",  # JSON: of the answers, in their order
     "stackexchange.accepted": "bool",  # whether one of the answers is the accepted one
     "stackexchange.license": "string",
 }

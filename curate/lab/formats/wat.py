@@ -19,10 +19,11 @@ from curate.formats.dates import parse_date
 from curate.formats.events import Corrupt, Event, Portion, Row, Skipped
 from curate.formats.heads import Record
 from curate.formats.http import content_type
-from curate.formats.jsonl import parse
+from curate.formats.json_objects import parse
 from curate.formats.kinds import reader
+from curate.formats.mime import is_document
 from curate.formats.records import ReadLimits, records
-from curate.formats.warc import is_document, slices
+from curate.formats.warc import slices
 
 __all__ = ["COLUMNS", "read", "slices"]
 
@@ -30,9 +31,9 @@ COLUMNS = {
     "wat.title": "string",
     "wat.description": "string",
     "wat.mime": "string",
-    "wat.links": "json",  # as stated: [{"url", "path", "text", ...}]
-    "wat.metas": "json",
-    "wat.headers": "json",
+    "wat.links": "string",  # JSON, as stated: [{"url", "path", "text", ...}]
+    "wat.metas": "string",
+    "wat.headers": "string",
     # Where the page's record lies, for a ranged fetch.
     "wat.file": "string",
     "wat.offset": "int64",

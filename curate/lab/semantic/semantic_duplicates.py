@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -58,6 +58,9 @@ class DedupSemantic(DedupStep, FromFiles):
         {"epsilon", "keep_fraction", "prototypicality", "recluster"}
     )
 
+    compare: Literal["raw"] = Field(
+        "raw", description="The form in which texts are compared: as they are, as models read them."
+    )
     survivor: Annotated[str, AfterValidator(_policy)] = Field(
         "longest",
         description=(

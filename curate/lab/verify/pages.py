@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from curate.extract.extraction import Extract
+from curate.extract.extraction import Extract, may_declare
 from curate.lab.verify.finished_run import FinishedRun
 from curate.lab.verify.tally import NotInRun, Tally, need
-from curate.text.buffers import decode
+from curate.text.decoding import decode
 
 EXTRACTORS = ("resiliparse", "text")
 HTML = ("text/html", "application/xhtml+xml")
@@ -30,7 +30,8 @@ def check(run: FinishedRun) -> list[Tally]:
         if source.payload is None or refused or run.unextracted(document):
             continue  # refused by the reader or by the extractor's limits, or dropped before it
         plain = (source.mime or "").startswith("text/") and source.mime not in HTML
-        text, _ = decode(source.payload, source.charset, html=source.mime in HTML)
+        html = may_declare(source.mime)
+        text = decode(source.payload, source.charset, html=html, url=source.url).text
         if not plain:
             text = _main_text(text, step.extractor)
         if document.edited(text.encode("utf-8", "replace")) == document.text:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from curate.lab.verify.finished_run import FinishedRun
 from curate.lab.verify.tally import PERPLEXITY_BOUND, NotChecked, Tally, need
 from curate.scoring.perplexity.perplexity import Perplexity
+from curate.text.languages import entry_for
 from llmcurate.base.errors import LlmcurateError
 
 if TYPE_CHECKING:
@@ -38,8 +39,8 @@ def _check(run: FinishedRun, step: Perplexity) -> Tally:
     measured: dict[str, list[tuple[str, float, str]]] = {}
     for document in run.sample:
         stored = document.row.get(f"{step.label}.score")
-        lang = EVERY if EVERY in paths else document.row["lang"]
-        if stored is None or lang not in paths:
+        lang = EVERY if EVERY in paths else entry_for(document.row["lang"] or "", paths)
+        if stored is None or lang is None:
             continue
         try:
             text = run.text_before(document, step.label) or ""

@@ -73,7 +73,7 @@ class Stage:
         if self.plan is None:
             assert self.spec.input is not None
             return Documents(kept_schema(self.spec.input, part).empty_table())
-        from curate.formats.columns import schema
+        from curate.formats.column_types import schema
 
         fields = [*schema(self.plan.columns), (NUMBER, pa.int64())]
         return Documents(pa.schema(fields).empty_table())

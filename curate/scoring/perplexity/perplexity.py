@@ -36,6 +36,7 @@ from curate.corpus.sketches import Sketches, sketch_batches
 from curate.documents.documents import NUMBER, Documents
 from curate.documents.limits import Limit, decide
 from curate.steps.contracts import CorpusStep, FromFiles, Identity, step
+from curate.text.languages import entry_for
 from llmcurate.base.errors import UsageError
 from llmcurate.base.messages import OPTIONAL, Message, json_values
 
@@ -87,6 +88,7 @@ class Perplexity(CorpusStep, FromFiles):
     """
 
     in_tasks: ClassVar[bool] = True
+    version: ClassVar[int] = 2  # a model is for all labels of its language
     paper: ClassVar[str] = "Wenzek et al. 2020, section 3.4"
 
     model: str = Field(
@@ -250,7 +252,10 @@ class Perplexity(CorpusStep, FromFiles):
     def sketch(self, docs: Documents) -> pa.Table:
         if not self._models:
             self.open()
-        langs = [lang or _NO_LANG for lang in docs.table["lang"].to_pylist()]
+        # A model, or cuts, of a language are for all its labels.
+        names = [*self._models, *self.cuts]
+        labels = docs.table["lang"].fill_null(_NO_LANG).to_pylist()
+        langs = [entry_for(label, names) or label for label in labels]
         columns = {"lang": pa.array(langs, pa.string())}
         if self.by == "paragraph":
             rows, texts = paragraph_texts(docs)

@@ -58,11 +58,34 @@ def units(text: str, by_character: bool) -> list[Unit]:
     return letters(text) if by_character else words(text)
 
 
+# Units of a word in Thai, Lao, Burmese, Khmer; in Han and kana.
+CLUSTERS = (
+    (0x0E00, 0x0E7F, 4.0),
+    (0x0E80, 0x0EFF, 3.8),
+    (0x1000, 0x109F, 2.9),
+    (0x1780, 0x17FF, 3.7),
+)
+OTHERS = 1.7
+
+
+def word_count(keys: tuple[str, ...]) -> float:
+    """The words that units are, by script."""
+    clusters = [ord(key[0]) for key in keys if kind(key[0]) == "cluster"]
+    count = float(len(keys) - len(clusters))
+    left = len(clusters)
+    for first, last, size in CLUSTERS:
+        of_script = sum(first <= code <= last for code in clusters)
+        count, left = count + of_script / size, left - of_script
+    return count + left / OTHERS
+
+
 def windows(text: str, by_character: bool, length: int, shortest: int) -> list[tuple[str, ...]]:
     """All windows of an item; one, of all it has, where it is shorter than a window."""
     keys = tuple(u.key for u in units(text, by_character))
-    if len(keys) < length:
-        return [keys] if len(keys) >= shortest else []
+    count = len(keys) if by_character else round(word_count(keys))
+    if count < length:
+        return [keys] if keys and count >= shortest else []
+    length = round(length * len(keys) / max(count, 1))
     return [keys[i : i + length] for i in range(len(keys) - length + 1)]
 
 

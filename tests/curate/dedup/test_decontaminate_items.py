@@ -77,7 +77,7 @@ def test_what_is_no_evaluation_set_is_said_in_one_line(bench):
     good = bench.jsonl("good.jsonl", [{"question": "q"}])
     with pytest.raises(UsageError, match=r"none of the fields query \(has: question\)"):
         items(good, fields=("query",))
-    with pytest.raises(UsageError, match=r"line 2: not JSON"):
+    with pytest.raises(UsageError, match=r"record 2: not JSON"):
         items(bench.jsonl("bad.jsonl", [{"text": "a"}, "{oops"]))
     with pytest.raises(UsageError, match="no such file"):
         items(bench.folder / "absent.jsonl")

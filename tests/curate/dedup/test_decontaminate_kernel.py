@@ -212,3 +212,16 @@ def test_the_first_window_of_a_kind_in_an_item_is_marked(items):
 def test_the_lengths_of_windows_that_begin_alike_are_bits():
     number, longer = np.array([0, 2, 0, 2]), np.array([0, 63, 5, 63])
     assert kernel.length_bits(number, longer, 3).tolist() == [0b100001, 0, 1 << 63]
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("กรุงเทพมหานครเป็นเมืองหลวงของประเทศไทย" * 3, 52),
+        ("北京是中国的首都" * 4, 22),
+        ("a b c " * 9, 13),
+    ],
+)
+def test_a_window_of_thirteen_words_has_the_clusters_of_thirteen_words(text, size):
+    windows = cut([text], "13-gram", shortest=8)
+    assert windows.lengths == {"set": 13} and windows.search.most == size

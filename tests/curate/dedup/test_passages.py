@@ -251,6 +251,31 @@ def test_fifty_words_must_be_left_of_a_document_that_lost_sentences(bench):
     assert {r["rule"] for r in gone} == {"few_words"}
 
 
+@pytest.mark.parametrize(
+    ("lang", "sentence", "join"),
+    [
+        ("zh", "我们今天在学校学习历史{}。", ""),
+        ("ja", "わたしたちは学校で歴史を学びます{}。", ""),
+        ("tha_Thai", "เราไปโรงเรียนวันนี้เพื่อเรียน{}", " "),
+        ("yue", "我哋今日喺學校讀歷史{}！", ""),
+    ],
+)
+def test_sentences_and_words_left_are_those_of_the_language(bench, lang, sentence, join):
+    letters = "กขคงจฉชซญดตถท" if lang == "tha_Thai" else "天地玄黃宇宙洪荒日月盈昃辰"
+    own = [sentence.format(a + b) for a in letters for b in letters]
+    shared = own[120:124]
+    texts = (own[:40] + shared, own[40:80] + shared, own[80:120])
+    rows = [
+        {"id": f"d{k}", "lang": lang, "url": f"https://{k}.test/", "text": join.join(text)}
+        for k, text in enumerate(texts)
+    ]
+    kept = decide(bench, rows, unit="sentences")
+    (cut,) = (row for row in kept.values() if row["dedup_passages.cut"])
+    assert len(kept) == 3 and cut["dedup_passages.cut"] == 4
+    assert cut["dedup_passages.sentences_left"] == 40
+    assert cut["dedup_passages.words_left"] > 200
+
+
 def test_explain_says_what_was_cut_and_who_keeps_it(bench):
     rows = [
         {"id": "a", "text": "Shared here.\nOne. Two. Six."},

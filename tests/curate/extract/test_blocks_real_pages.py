@@ -13,7 +13,7 @@ import pytest
 from warcio.archiveiterator import ArchiveIterator
 
 from curate.extract.blocks import main_texts
-from curate.text.buffers import decode
+from curate.text.decoding import decode
 
 SHARED = Path(os.environ.get("LLMCURATE_SHARED", Path(__file__).resolve().parents[4] / "shared"))
 WEB = SHARED / "corpora" / "web"
@@ -39,7 +39,7 @@ def pages() -> list[tuple[str, list[str], list[str]]]:
             for record in ArchiveIterator(file):
                 row = gold.get(record.rec_headers.get_header("WARC-Record-ID"))
                 if record.rec_type == "response" and row is not None:
-                    page, _ = decode(record.content_stream().read())
+                    page = decode(record.content_stream().read()).text
                     found.append((page, row["with"], row["without"]))
     return found
 

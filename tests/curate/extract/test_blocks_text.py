@@ -44,12 +44,30 @@ CONSTRUCTS: dict[str, tuple[str, list[str]]] = {
     "no-break spaces": ("<p>10&nbsp;km\u00a0h&#160;x</p>", ["10 km h x"]),
     "a byte order mark": ("<p>\ufeffa\ufeffb</p>", ["ab"]),
     "zero width joiners stay": ("<p>क्\u200dष</p>", ["क्\u200dष"]),
-    "control characters": ("<p>a\x00b\x07c</p>", ["abc"]),
+    "control characters part words": ("<p>a\x00b\x07\x08c &#1;d&#2;e&#x81;f</p>", ["a b c d e f"]),
+    "control characters at tags": ("<p>a\x01<b>b</b>c<i>\x9f</i>d</p>", ["a bc d"]),
+    "control characters elsewhere": (
+        "<p>(\x01a\x02) \x03b\x04. \u201cc\x9d\u201d\x1b \u4e2d\x05\u6587</p>",
+        ["(a) b. \u201cc\u201d \u4e2d\u6587"],
+    ),
+    "CR and CRLF": ("<p>a\rb\r\nc</p><p>中\r文\r\n本</p>", ["a b c", "中文本"]),
+    "CR and CRLF in code": ("<pre>a\r  b\r\n\r\nc\n\rd</pre>", ["a\n  b\n\nc\n\nd"]),
+    "CR by reference in code": ("<pre>a&#13;\nb&#13;c</pre>", ["a\nb c"]),
+    "shadow roots": (
+        "<p>a<x-b><template shadowrootmode=open><i>b</i></template></x-b>c</p>"
+        "<template ShadowRoot='Closed'><p>d</template>"
+        "<template shadowrootmode=x><p>e</template><template><p>f</template>",
+        ["abc", "d"],
+    ),
+    "a shadow root in a template": (
+        "<p>a</p><template><x-b><template shadowrootmode=open><p>b</template>c</x-b></template>d",
+        ["a", "d"],
+    ),
     "entities": ("<p>&lt;b&gt; &amp;amp; &eacute;&#x4e2d;&hellip;</p>", ["<b> &amp; é中…"]),
     "entities without semicolon": ("<p>A&amp B &notit; &copy2024</p>", ["A& B ¬it; ©2024"]),
     "no entities": ("<p>R&D & &; &# &#x; &unknown; a&b=c", ["R&D & &; &# &#x; &unknown; a&b=c"]),
     "windows-1252 numbers": ("<p>&#132;so&#147; &#150; &#133;</p>", ["„so“ – …"]),
-    "numbers that are no character": ("<p>a&#0;b&#xD800;c&#x110000;d&#1;e</p>", ["a�b�c�de"]),
+    "numbers that are no character": ("<p>a&#0;b&#xD800;c&#x110000;d&#1;e</p>", ["a�b�c�d e"]),
     "a < in text": ("<p>1 < 2 and 3 <4, <3</p>", ["1 < 2 and 3 <4, <3"]),
     "tags in upper case": ("<P>one<DIV>two</DIV><Script>x()</SCRIPT>", ["one", "two"]),
     "end tags with what browsers allow in them": (

@@ -52,6 +52,10 @@ PAGES: dict[str, tuple[str, str, list[str]]] = {
         "hydration", [f"{BODY} {REPLY}"],
     ),
     "a template": (f"<template><p>{BODY}</p><p>{REPLY}</p></template>", "template", [BODY, REPLY]),
+    "no frames": (
+        f"<frameset><frame src=a><noframes><body><p>{BODY}</p><p>{REPLY}</p></noframes></frameset>",
+        "template", [BODY, REPLY],
+    ),
     "two articles alike": (script([ARTICLE, ARTICLE]), "json-ld", ["The old mill", BODY, REPLY]),
     "a description and the whole": (
         script({"@type": "Article", "description": BODY + BODY})
@@ -120,6 +124,7 @@ def test_names_of_elements_and_types_count_in_any_case() -> None:
 
 NONE = {
     "no data": "<p>x",
+    "a shadow root": f"<template shadowrootmode=open><p>{BODY}</p><p>{REPLY}</p></template>",
     "no JSON": "<script type='application/ld+json'>{'a':</script>",
     "a site": script({"@type": "Organization", "description": BODY * 2}),
     "a short description": script({"@type": "Product", "description": BODY[:80]}),
@@ -178,3 +183,44 @@ def test_the_step_says_where_the_text_of_each_page_stood() -> None:
         out = Extract(embedded=embedded).apply(docs.within("extract"))
         assert out.table["extract.source"].to_pylist() == sources
         assert ("The old mill" in out.text[1].as_py()) == embedded
+
+
+def links(count: int, text: str = "Another story about the town and its people") -> str:
+    items = "".join(f"<li><a href=/{k}>{text}, number {k}</a></li>" for k in range(count))
+    return f"<div><h3>Most read</h3><ul>{items}</ul></div>"
+
+
+def sources(*pages: str) -> list[str]:
+    """Where the step takes the texts of pages from."""
+    docs = documents(
+        {"payload": [p.encode() for p in pages], "mime": ["text/html"] * len(pages)},
+        (*CORE, *PAYLOAD),
+    )
+    found: list[str] = Extract().apply(docs.within("extract")).table["extract.source"].to_pylist()
+    return found
+
+
+LONG = [f"{BODY} {REPLY} And {number} years later." for number in ("one", "two", "six", "ten")]
+DATA = script({"page": {"body": LONG}}, "type=application/json")
+STATED = script({"@type": "NewsArticle", "articleBody": "\n".join(LONG)})
+
+
+def test_where_html_gives_links_alone_data_are_looked_at() -> None:
+    assert sources(links(8) + DATA, links(8) + STATED, links(8)) == ["hydration", "json-ld", "page"]
+
+
+def test_a_list_whose_items_the_data_hold_is_the_page() -> None:
+    items = [f"Another story about the town and its people, number {k}" for k in range(40)]
+    data = script([f"{item}. {BODY}" for item in items], "type=application/json")
+    assert sources(links(12) + data, links(40) + data) == ["page", "page"]
+
+
+def test_a_body_twice_as_long_that_holds_nothing_of_the_text_is_the_page() -> None:
+    notice = "".join(
+        f"<p>We use cookies to store settings on your device, and partners {k} do so, too. You may"
+        " accept them or choose others, and change this later at any time.</p>" for k in range(3)
+    )  # fmt: skip
+    teaser = "".join(f"<p>{text}</p>" for text in LONG[:2])
+    assert sources(notice + STATED, teaser + STATED, notice + notice + notice + STATED) == [
+        "json-ld", "page", "page",
+    ]  # fmt: skip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import ftfy
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from curate.documents.documents import CORE, PAYLOAD, documents
 from curate.extract.extraction import Extract, full_text, main_text
-from curate.text.buffers import decode
+from curate.text.decoding import decode
 
 PAGE = (
     "<html><body><nav><a href=/>Home</a><a href=/about>About us</a></nav><main><h1>Mills</h1>"
@@ -63,7 +64,7 @@ def test_text_is_decoded_whatever_the_header_claims(
     charset: str, text: str, declared: str | None
 ) -> None:
     claim = charset if declared == "right" else declared
-    assert decode(text.encode(charset), claim)[0] == text.removeprefix("\ufeff")
+    assert decode(text.encode(charset), claim).text == text.removeprefix("\ufeff")
 
 
 @pytest.mark.parametrize(
@@ -79,12 +80,6 @@ def test_a_charset_is_known_by_any_of_its_names(charset: str, text: str) -> None
     assert decode(b"\xe4", charset)[0] == text
 
 
-def test_a_page_cut_off_inside_a_character_is_utf_8_still() -> None:
-    for rest in (b"\xc3", b"\xe4\xb8", b"\xf0\x9f\x98"):
-        assert decode(b"<p>text" + rest, "koi8-r") == ("<p>text\ufffd", "utf-8")
-    assert decode(b"<p>text\xe4\xb8ab", "koi8-r")[1] == "koi8-r"
-
-
 def test_a_meta_tag_counts_where_the_header_is_silent() -> None:
     page = '<html><head><meta charset="iso-8859-2"></head><body>Žluťoučký kůň</body></html>'
     assert "Žluťoučký kůň" in decode(page.encode("iso-8859-2"))[0]
@@ -93,6 +88,42 @@ def test_a_meta_tag_counts_where_the_header_is_silent() -> None:
 @given(st.binary(max_size=300), st.sampled_from([None, "utf-8", "shift_jis", "utf-16", "x"]))
 def test_decoding_never_fails_and_gives_storable_text(data: bytes, charset: str | None) -> None:
     decode(data, charset)[0].encode("utf-8")
+
+
+def test_replaced_characters_are_counted_and_may_be_too_many() -> None:
+    pages = [("größe " * 9).encode() + b"\xff" * n for n in (0, 1, 3)]
+    docs = extracted(*((page, "text/html", "utf-8") for page in pages), max_replaced=1)
+    assert docs.table["extract.replaced"].to_pylist() == [0, 1, 3]
+    assert reasons(docs) == [("many_replaced", 2)]
+    assert not extracted((pages[2], "text/html", None)).drops
+
+
+@pytest.mark.parametrize("extractor", ["blocks", "text"])
+def test_c1_controls_in_utf_8_are_windows_1252_so_that_ftfy_can_mend_them(extractor: str) -> None:
+    spoilt = "It’s the page’s fault.".encode().decode("latin-1")
+    page = f"<body><p>{spoilt} {'And so on. ' * 40}</p>".encode()
+    text = extracted((page, "text/html", None), extractor=extractor).text[0].as_py()
+    assert ftfy.fix_encoding(text).startswith("It’s the page’s fault.")
+
+
+def test_pages_in_what_no_browser_decodes_go_by_the_name_of_their_label() -> None:
+    korean = b"<p>\x1b$)C\x0e0!3*\x0f"
+    meta = b"<meta charset=hz-gb-2312><p>~{VPND~}"
+    docs = extracted(
+        (korean, "text/html", "ISO-2022-KR"), (meta, "text/html", None), (PAGE.encode(), None, None)
+    )
+    assert reasons(docs) == [("undecodable_hz-gb-2312", 1), ("undecodable_iso-2022-kr", 0)]
+    assert docs.table["extract.encoding"].to_pylist() == [None, None, "utf-8"]
+
+
+def test_an_xml_page_is_read_as_its_declaration_says() -> None:
+    page = "<?xml version='1.0' encoding='koi8-r'?><p>Тихо.</p>".encode("koi8-r")
+    for mime in ("application/xhtml+xml", "application/xml", "text/xml", None):
+        assert "Тихо" in extracted((page, mime, None), extractor="text").text[0].as_py()
+
+
+def test_the_detector_is_part_of_what_decides_the_texts() -> None:
+    assert Extract().identity().contents["detector"]
 
 
 def test_every_row_gets_text_or_a_reason() -> None:

@@ -240,3 +240,15 @@ def test_a_link_in_the_folder_leads_no_file_out_of_it(tmp_path: Path) -> None:
     (tmp_path / "out/h.test").symlink_to(tmp_path / "victim")
     with pytest.raises(RunFailed, match=r"leads out of .* through a link"):
         wanted_files(["https://h.test/x"], tmp_path / "out", keep_paths=True)
+
+
+def test_joined_lists_hold_no_byte_order_marks(tmp_path: Path) -> None:
+    from curate.fetch.file_lists import read_list
+    from curate.formats.fetched import listed as inputs
+
+    lines = ["https://h.test/a", "https://h.test/b"]
+    path = tmp_path / "list.paths"
+    path.write_text("".join(f"\ufeff{line}\n" for line in lines))
+    assert inputs(str(path)) == lines
+    assert read_list(str(path), None, "list", "sha256").decode().split() == lines
+    assert [url for url, *_ in listed(tmp_path, path.read_text())] == lines

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 
 from curate.filters.c4 import C4
+from curate.text import sentences as sentence_marks
 from curate.text.sentences import ABBREVIATIONS
 
 CITATION = re.compile(r"\[\d*\]|\[edit\]|\[citation needed\]")
@@ -23,7 +24,9 @@ POLICY = (
     "use cookies",
 )
 CLOSERS = "\"')]}’”»"
-CJK_STOPS = re.compile("[。！？]")
+STOPS = re.compile(
+    f"[{sentence_marks.STOPS}][{sentence_marks.STOPS}{re.escape(sentence_marks.CLOSERS)}]*"
+)
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ def sentences(line: str) -> int:
     pending = False
     words = line.split()
     for word, following in zip(words, [*words, ""][1:], strict=True):
-        *before, rest = CJK_STOPS.split(word)
+        *before, rest = STOPS.split(word)
         count += len(before)
         pending = bool(rest)
         if rest and following and ends_sentence(rest, following):

@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -158,8 +159,11 @@ def nothing_fetched(monkeypatch, tmp_path):
 
 def pin(monkeypatch, **lists: bytes) -> None:
     """Makes these contents the published lists, by language."""
-    pins = {k: (len(v), hashlib.sha256(v).hexdigest()) for k, v in lists.items()}
-    monkeypatch.setattr(badwords, "LISTS", pins)
+    files = {
+        k: replace(badwords.LISTS[k], size=len(v), sha256=hashlib.sha256(v).hexdigest())
+        for k, v in lists.items()
+    }
+    monkeypatch.setattr(badwords, "LISTS", files)
 
 
 @pytest.mark.usefixtures("nothing_fetched")
@@ -197,6 +201,20 @@ def test_without_path_or_network_one_line_says_what_to_give():
 
 
 @pytest.mark.usefixtures("nothing_fetched")
+def test_where_a_published_list_cannot_be_had_the_step_goes_without_and_says_so(capsys):
+    step = C4(badwords="ldnoobw:en").at_hand()
+    assert step.badwords is None and step.notes() and not step.resources()
+    (line,) = capsys.readouterr().err.splitlines()
+    without = "c4: runs without badwords=ldnoobw:en (LLMCURATE_OFFLINE is set)"
+    assert line == f"{without}; the next run with a network fetches them"
+
+
+def test_a_list_of_ones_own_stays(word_list):
+    step = C4(badwords=str(word_list))
+    assert step.at_hand() is step
+
+
+@pytest.mark.usefixtures("nothing_fetched")
 def test_lists_are_by_language_and_leave_out_what_c4_leaves_out(monkeypatch):
     words = "グロ\n悪い\n".encode()
     pin(monkeypatch, **{"ja": words, "fr": words, "fr-CA-u-sd-caqc": words, "de": words})
@@ -222,10 +240,10 @@ def test_the_checksums_are_those_of_the_lists():
         words.setdefault(entry["lang"], []).append(entry["term"])
     assert set(words) == set(badwords.LISTS)
     same = set()
-    for lang, (size, sha256) in badwords.LISTS.items():
+    for lang, file in badwords.LISTS.items():
         for end in ("", "\n"):
             data = ("\n".join(words[lang]) + end).encode()
-            if len(data) == size and hashlib.sha256(data).hexdigest() == sha256:
+            if (len(data), hashlib.sha256(data).hexdigest()) == (file.size, file.sha256):
                 same.add(lang)
     # C4's English list is an older one; that of Hindi has spaces at the ends of lines.
     assert set(badwords.LISTS) - same == {"en", "hi"}

@@ -52,3 +52,11 @@ def test_a_column_that_is_not_there_is_named_with_those_that_are() -> None:
         rules(ColumnFilter(column="votes", min=1), [1])
     with pytest.raises(ValidationError, match="nothing would be kept"):
         ColumnFilter(column="a", min=2, max=1)
+
+
+def test_a_language_is_listed_whatever_form_its_label_has() -> None:
+    labels = ["en", "eng_Latn", "EN-us", "zh_Hant", "zho_Hans", "yue", "xx", None]
+    step = ColumnFilter(column="lang", keep=("eng", "zho_Hant"))
+    docs = documents({"id": [str(x) for x in labels], "lang": labels}).within(step.name)
+    kept, _ = step.apply(docs).split()
+    assert kept["id"].to_pylist() == ["en", "eng_Latn", "EN-us", "zh_Hant"]

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from curate.documents.documents import documents
 from curate.filters.length import DocumentLength
 from tests.curate.filters.filter_texts import JUNK, applied, texts
 
@@ -35,6 +36,27 @@ def test_unicode_words_count_scripts_without_spaces_by_cluster() -> None:
     assert counts([MIXED])[0][0] == 3  # Zwei, Wörter，三個字, ไทย
     assert counts([MIXED], words="unicode")[0][0] == 2 + 3 + 3
     assert counts(["don't stop"], words="unicode")[0][0] == 3  # runs of letters
+
+
+@pytest.mark.parametrize(
+    ("lang", "text", "number"),
+    [
+        ("zh", "我们今天在学校学习中国历史。", 13 / 1.7),
+        ("ja", "今日は学校で歴史を学びます。", 13 / 1.7),
+        ("th", "วันนี้เราไปโรงเรียน 2 ครั้ง", 18 / 4.0 + 1),
+        ("yue-HK", "我哋今日 learn 歷史", 6 / 1.7 + 1),
+        ("en", "three words here", 3),
+    ],
+)
+def test_words_of_languages_without_spaces_are_counted_by_their_letters(
+    lang: str, text: str, number: float
+) -> None:
+    step = DocumentLength(words="auto" if lang == "en" else "estimate")
+    docs = step.apply(documents({"text": [text], "lang": [lang]}).within(step.name))
+    assert docs.table["document_length.words"].to_pylist() == [round(number)]
+    plain = DocumentLength(words="split")
+    docs = plain.apply(documents({"text": [text], "lang": [lang]}).within(step.name))
+    assert docs.table["document_length.words"].to_pylist() == [len(text.split())]
 
 
 @pytest.mark.parametrize(("unit", "size"), [("words", 3), ("chars", 15), ("bytes", 16)])

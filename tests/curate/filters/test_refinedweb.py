@@ -164,3 +164,22 @@ def test_decisions_do_not_depend_on_the_batch_and_empty_batches_pass():
         assert whole.text.to_pylist() == [d.text[0].as_py() for d in single]
         for none in ([], [None]):
             step.apply(documents({"text": none}).within(step.name)).split()
+
+
+@pytest.mark.parametrize("variant", ["dclm", "paper"])
+@pytest.mark.parametrize(
+    ("lang", "line"),
+    [
+        ("zh", "我们今天在学校学习中国历史。"),
+        ("ja", "今日は学校で歴史を学びます。"),
+        ("tha_Thai", "วันนี้เราไปโรงเรียนเพื่อเรียนประวัติศาสตร์"),
+    ],
+)
+def test_a_line_without_spaces_is_no_single_word(variant: str, lang: str, line: str) -> None:
+    step = RefinedWebLines(variant=variant, words="estimate")
+    text = "\n".join([line] * 40 + ["3 likes"])
+    docs = step.apply(documents({"text": [text, text], "lang": [lang, None]}).within(step.name))
+    kept, _ = docs.split()
+    assert kept["text"].to_pylist() == ["\n".join([line] * 40)]
+    assert docs.table["refinedweb_lines.lines_cut"].to_pylist() == [1, 41]
+    assert docs.table["refinedweb_lines.words"].to_pylist()[0] > 40 * 5

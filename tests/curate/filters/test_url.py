@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,11 @@ import pytest
 from pydantic import ValidationError
 
 from curate.documents.documents import CORE, PAYLOAD, documents
+from curate.fetch.published import Published
+from curate.filters import url
 from curate.filters.url import UrlFilter
 from llmcurate.base.errors import LlmcurateError, UsageError
+from tests.curate.one_file_web import OneFileWeb
 
 
 @pytest.fixture
@@ -99,6 +104,104 @@ def test_a_keep_list_spares_nothing_from_the_block_lists(lists) -> None:
     assert rules(step, "http://news.example", "http://ads.news.example") == [None, "excluded"]
     alone = UrlFilter(keep_domains=lists(name="empty.txt"))
     assert rules(alone, "http://news.example") == ["not_listed"]
+
+
+def hosts_of(lists, *lines: str) -> tuple[list[str | None], list[str]]:
+    """The rules of a.example to d.example by a list, and what is said of it."""
+    step = UrlFilter(domains=lists(*lines))
+    return rules(step, *(f"http://{x}.example/" for x in "abcd")), step.notes()
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["||a.example^", "||B.example^$third-party,important"],
+        ["[Adblock Plus 2.0]", "! comment", "||a.example^", "||b.example", "! ||c.example^"],
+        ["\ufeff# hosts", "127.0.0.1 localhost", "0.0.0.0 a.example # ad", "0.0.0.0\tB.EXAMPLE\r"],
+        ["::1 localhost ip6-loopback", "192.0.2.1 a.example b.example", "0.0.0.0 0.0.0.0"],
+        ["address=/a.example/0.0.0.0", "server=/b.example/"],
+        ["local=/a.example/b.example/", "; comment", "## comment", "#####"],
+        ["*.a.example", "||*.b.example^"],
+    ],
+)
+def test_lists_of_adblock_hosts_and_dnsmasq_have_domains(lists, lines: list[str]) -> None:
+    assert hosts_of(lists, *lines) == (["domain", "domain", None, None], [])
+
+
+def test_rules_on_other_things_than_domains_are_counted(lists) -> None:
+    rules_of_pages = ["@@||c.example^", "##.banner", "d.example##.ad", "||d.example^$script"]
+    addresses = ["||d.example/ad^", "|https://d.example/", "/banner/*/ad", "&ad=", "-ads-"]
+    found, said = hosts_of(lists, "[Adblock]", "||a.example^", *rules_of_pages, *addresses)
+    assert found == ["domain", None, None, None]
+    assert len(said) == 1
+    assert said[0].endswith("1 domain used, 9 rules on something else than domains not used")
+
+
+@pytest.mark.parametrize("line", ["/banner/ad", "a b", "bad.example/page", "a|b", "x=y", "<html>"])
+def test_a_line_of_no_kind_is_refused_with_its_number(lists, line: str) -> None:
+    with pytest.raises(UsageError, match=r"list\.txt:3: .* is no host"):
+        hosts_of(lists, "a.example", "# comment", line, "*")
+
+
+def test_a_list_without_entries_is_said(lists) -> None:
+    found, said = hosts_of(lists, "", "# nothing yet", "127.0.0.1 localhost")
+    assert found == [None] * 4
+    assert said[0].endswith("list.txt has no entry, so nothing is on that list")
+    (line,) = UrlFilter(urls=lists("# no page", name="pages.txt")).notes()
+    assert line.endswith("pages.txt has no entry, so nothing is on that list")
+
+
+@pytest.fixture
+def archive(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> bytes:
+    """An archive that stands for UT1's, in an empty cache."""
+    raw = io.BytesIO()
+    with tarfile.open(fileobj=raw, mode="w:gz") as tar:
+        for name, entry in (("urls", b"c.example/page\n"), ("domains", b"a.example\n")):
+            member = tarfile.TarInfo(name)
+            member.size = len(entry)
+            tar.addfile(member, io.BytesIO(entry))
+    data = raw.getvalue()
+    digest = hashlib.sha256(data).hexdigest()
+    ut1 = Published("https://x.test/ut1.tar.gz", len(data), digest, "lists/ut1.tar.gz")
+    monkeypatch.setenv("LLMCURATE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(url, "PUBLISHED", {"domains": {"ut1": ut1}, "urls": {"ut1": ut1}})
+    return data
+
+
+def test_ut1_is_fetched_once_and_checked(archive: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    web = OneFileWeb(monkeypatch, archive)
+    step = UrlFilter(domains="ut1", urls="ut1")
+    assert step.to_fetch() == ["https://x.test/ut1.tar.gz"]
+    assert step.at_hand() is step and step.notes() == []
+    pages = [
+        "http://www.a.example",
+        "http://b.example",
+        "http://c.example/page",
+        "http://c.example",
+    ]
+    assert rules(step, *pages) == ["domain", None, "url", None]
+    assert len(web.asked) == 1 and UrlFilter(domains="ut1").to_fetch() == []
+
+
+@pytest.mark.parametrize("content", [b"another", None])
+def test_without_ut1_the_step_goes_with_its_other_lists_and_says_so(
+    archive: bytes, monkeypatch, lists, capsys, content: bytes | None
+) -> None:
+    OneFileWeb(monkeypatch, content)
+    other = lists("b.example")
+    step = UrlFilter(domains=("ut1", other), urls="ut1").at_hand()
+    assert (step.domains, step.urls) == ((other,), ())
+    *_, line = capsys.readouterr().err.splitlines()
+    assert line.startswith("url_filter: runs without domains=ut1, urls=ut1 (download failed: ")
+    assert rules(step, "http://a.example", "http://b.example") == [None, "domain"]
+
+
+def test_the_published_lists_are_those_of_datatrove() -> None:
+    assets = Path(pytest.importorskip("datatrove").__file__).parent / "assets"
+    for of in url.PUBLISHED.values():
+        for file in of.values():
+            data = (assets / Path(file.place).name).read_bytes()
+            assert (len(data), hashlib.sha256(data).hexdigest()) == (file.size, file.sha256)
 
 
 SPELLINGS = [

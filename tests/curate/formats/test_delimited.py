@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from curate.formats.columns import Columns
 from curate.formats.delimited import names_in, read_rows
-from curate.formats.events import Corrupt, Row
+from curate.formats.events import Corrupt, Row, Skipped
 from curate.formats.read_settings import ReadSettings
 from curate.formats.reading import PartitionReader, plan_reading
 from llmcurate.base.errors import UsageError
@@ -120,9 +120,6 @@ def test_a_file_without_a_text_says_how_to_name_it(tmp_path: Path) -> None:
     path.write_text("id,body\n1,x\n", encoding="utf-8")
     with pytest.raises(UsageError, match=r"text; .* body \(string\): give --text-column body"):
         plan_reading([str(path)], ReadSettings())
-    path.write_bytes("id\ttext\n".encode("utf-16"))
-    with pytest.raises(UsageError, match="it is UTF-16"):
-        plan_reading([str(path)], ReadSettings())
     path.write_text("text,text\n", encoding="utf-8")
     with pytest.raises(UsageError, match="has the column 'text' twice"):
         plan_reading([str(path)], ReadSettings())
@@ -154,3 +151,80 @@ def test_bad_rows_are_in_the_record_of_a_run(bench: Any) -> None:
 )
 def test_the_header_tells_what_separates_fields(header: bytes, names: list[str]) -> None:
     assert names_in(header + b"\nx") == names
+
+
+def table(*rows: str) -> str:
+    """A TSV file of a column of texts, as they stand."""
+    return "id\ttext\n" + "".join(f"{n}\t{row}\n" for n, row in enumerate(rows))
+
+
+PLAIN = ['"Hello," she said.', 'He said "no".', '"Yes', 'so""called', '"No."', "last"]
+
+
+def test_marks_of_a_table_without_quoting_are_characters_of_its_fields() -> None:
+    """IANA, text/tab-separated-values; Tatoeba, OPUS, Wikidata."""
+    found = events(table(*PLAIN))
+    assert texts(found) == PLAIN and len(found) == len(PLAIN)
+    unquoted = csv.reader(io.StringIO(table(*PLAIN)), delimiter="\t", quoting=csv.QUOTE_NONE)
+    assert [row[1] for row in unquoted][1:] == PLAIN
+
+
+@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC])
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+@pytest.mark.parametrize(
+    "rows", [PLAIN, ["a\tb", "c"], ["of\ntwo lines", "of\n\nthree", "one"], ['"', '""'], ["plain"]]
+)
+def test_a_table_that_was_written_with_quotes_is_read_with_them(
+    rows: list[str], line_end: str, quoting: Any
+) -> None:
+    """As pandas' to_csv(sep="\\t") and Python's csv write it."""
+    file = io.StringIO(newline="")
+    writer = csv.writer(file, "excel-tab", quoting=quoting, lineterminator=line_end)
+    writer.writerows([["id", "text"], *enumerate(rows)])
+    assert texts(events(file.getvalue())) == rows
+
+
+def test_whole_quotes_alone_do_not_make_a_table_quoted() -> None:
+    assert texts(events(table('"No."', "one", '"Yes."'))) == ['"No."', "one", '"Yes."']
+
+
+@pytest.mark.parametrize(
+    ("quote", "expected"), [("none", ['"a"', '"b ""c"""']), ("double", ["a", 'b "c"'])]
+)
+@pytest.mark.parametrize("separator", ["\t", ","])
+def test_a_setting_says_whether_fields_are_quoted(
+    tmp_path: Path, separator: str, quote: str, expected: list[str]
+) -> None:
+    path = tmp_path / "rows.txt.csv"
+    path.write_text(f'id{separator}text\n1{separator}"a"\n2{separator}"b ""c"""\n')
+    rows, _ = run_reader(path, quote=quote)
+    assert [row["text"] for row in rows] == expected
+
+
+@pytest.mark.parametrize("separator", ["\t", ","])
+def test_a_bad_row_takes_none_behind_it_along(separator: str) -> None:
+    """Its mark is closed by one of another row."""
+    rows = ["id,text", '1,"Yes', "2,two", '3,"say"', '4,"four ""4"""', '5,"of\ntwo"', "6,six"]
+    found = events("\n".join(rows).replace(",", separator) + "\n")
+    bad = [(e.offset, e.count) for e in found if isinstance(e, Corrupt)]
+    assert bad == [(8, 1)]
+    assert texts(found) == ["two", "say", 'four "4"', "of\ntwo", "six"]
+
+
+@pytest.mark.parametrize("gap", ["\ufeff", "\0" * 9, "\0" * 5000, "\0" * 9 + "\ufeff"])
+def test_joined_tables_are_all_read_without_their_headers(gap: str) -> None:
+    file = "id,text\n1,one\n2,two\n"
+    found = events(f"{gap}{file}{gap}{file}{gap}")
+    assert texts(found) == ["one", "two"] * 2
+    assert [e.kind for e in found if isinstance(e, Skipped)] == ["header"]
+    nuls = gap.count("\0")
+    damage = [e.what for e in found if isinstance(e, Corrupt)]
+    assert damage == [f"{nuls} NUL bytes"] * (3 if nuls else 0)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_utf_16_is_read_as_if_it_were_utf_8(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "rows.tsv"
+    path.write_bytes(table("Ünï", '"and" more').encode(encoding))
+    rows, account = run_reader(path)
+    assert [row["text"] for row in rows] == ["Ünï", '"and" more'] and not account.corrupt.count

@@ -10,7 +10,8 @@ from unittest import mock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.formats import jsonl
+from curate.formats import compression, jsonl
+from curate.formats.lines import ranges
 from curate.formats.listing import InputFile
 
 LINES = st.lists(st.one_of(st.none(), st.integers(0, 60)), max_size=10)
@@ -28,7 +29,7 @@ def test_ranges_give_the_lines_of_the_whole(sizes, cuts, chunk, open_end):
     data = b"".join(text + b"\n" for text in texts)
     data = data[:-1] if open_end else data
     bounds = [0, *sorted(c for c in cuts if 0 < c < len(data)), len(data)]
-    with mock.patch.object(jsonl, "CHUNK", chunk):
+    with mock.patch.object(compression, "BLOCK", chunk):
         parts = [read(data, a, z) for a, z in pairwise(bounds) if a < z]
         assert list(chain(*parts)) == read(data, 0, None)
 
@@ -61,14 +62,14 @@ def test_a_range_ends_before_the_line_that_begins_where_it_does():
 def test_a_file_is_cut_from_one_and_a_half_times_the_size_of_a_range_on():
     for size, starts in ((150, [0]), (151, [0, 100]), (249, [0, 100]), (250, [0, 100, 200])):
         file = InputFile("/in/a.jsonl", "a.jsonl", "jsonl", "plain", size, "s")
-        assert jsonl.slices(file, 100) == list(zip(starts, [*starts[1:], None], strict=True))
+        assert ranges(file, 100) == list(zip(starts, [*starts[1:], None], strict=True))
         packed = InputFile("/in/a.jsonl.gz", "a.jsonl.gz", "jsonl", "gzip", size, "s")
-        assert jsonl.slices(packed, 100) == [(0, None)]
+        assert ranges(packed, 100) == [(0, None)]
 
 
 def test_a_line_over_many_ranges_is_not_read_again_for_each():
     data = b'{"text": "' + b"x" * 100_000 + b'"}\n{"text": "y"}\n'
     file = io.BytesIO(data)
-    with mock.patch.object(jsonl, "CHUNK", 100):
+    with mock.patch.object(compression, "BLOCK", 100):
         assert list(jsonl.read_lines(file, "plain", 1000, 2000, 40, {})) == []
     assert file.tell() < 2200

@@ -260,3 +260,42 @@ def test_a_store_whose_package_is_missing_says_how_to_install_it(path, package, 
     monkeypatch.setattr("fsspec.core.url_to_fs", missing)
     with pytest.raises(UsageError, match=re.escape(f"input {path}: pip install '{package}'")):
         find_files([path])
+
+
+def test_a_linked_folder_is_read_once_by_the_name_of_its_link(bench, folder):
+    for name in ("c/deep", "c"):
+        bench.jsonl(f"elsewhere/{name}/y.jsonl", [{"id": name, "text": "Text."}])
+    elsewhere = bench.folder / "elsewhere"
+    (folder / "m").symlink_to(elsewhere)
+    (folder / "z").symlink_to(elsewhere / "c")  # within what `m` leads to
+    assert rels(folder) == ["a/x.jsonl", "b/x.jsonl", "m/c/deep/y.jsonl", "m/c/y.jsonl"]
+    (folder / "a/first").symlink_to(elsewhere / "c")
+    assert rels(folder)[:2] == ["a/first/deep/y.jsonl", "a/first/y.jsonl"]
+    assert len(rels(folder)) == 4
+
+
+@pytest.mark.parametrize("target", [".", "a", "..", "/", "a/loop"])
+def test_a_link_to_what_is_read_anyway_or_lies_above_it_adds_nothing(folder, target):
+    (folder / "link").symlink_to(target)
+    (folder / "a/loop").symlink_to("../b/loop")
+    (folder / "b/loop").symlink_to("../a")
+    assert rels(folder) == ["a/x.jsonl", "b/x.jsonl"]
+
+
+def test_a_link_to_a_hidden_folder_is_read_and_a_link_in_one_is_not(bench, folder):
+    bench.jsonl("in/.hidden/y.jsonl", [{"text": "Text."}])
+    bench.jsonl("elsewhere/z.jsonl", [{"text": "Text."}])
+    (folder / ".hidden/elsewhere").symlink_to(bench.folder / "elsewhere")
+    (folder / "seen").symlink_to(".hidden")
+    assert rels(folder) == [
+        "a/x.jsonl", "b/x.jsonl", "seen/elsewhere/z.jsonl", "seen/y.jsonl",
+    ]  # fmt: skip
+
+
+def test_a_linked_run_is_passed_over_with_one_line(bench, folder):
+    bench.jsonl("out/corpus/y.jsonl", [{"text": "Text."}])
+    (bench.folder / "out/ledger.db").touch()
+    (folder / "run").symlink_to(bench.folder / "out")
+    listed = find_files([str(folder)])
+    assert [file.rel for file in listed.files] == ["a/x.jsonl", "b/x.jsonl"]
+    assert listed.notices == [f"skipped {folder}/run: a run wrote it; name it to read its corpus"]

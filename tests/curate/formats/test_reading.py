@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from curate.formats import jsonl
+from curate.formats import compression, jsonl
 from curate.formats.events import Corrupt, Row
 from curate.formats.inputs import plan_inputs
 from curate.formats.read_settings import ReadSettings
@@ -83,11 +83,11 @@ def test_a_byte_order_mark_is_no_damage(tmp_path):
 def test_what_is_no_unicode_becomes_the_replacement_character(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_bytes(
-        b'{"text":"half \\ud83d"}\n{"text":"whole \\ud83d\\ude00"}\n{"text":"bad \xff"}\n'
+        b'{"text":"half \\ud83d"}\n{"text":"whole \\ud83d\\ude00"}\n{"text":"bad \xff \xc3\xa4"}\n'
         b'{"text":"escaped \\u0000"}\n{"text":"raw \x00"}\n'
     )
     read = Read(path)
-    texts = ["half \ufffd", "whole \U0001f600", "bad \ufffd", "escaped \x00", "raw \ufffd"]
+    texts = ["half \ufffd", "whole \U0001f600", "bad \ufffd \u00e4", "escaped \x00", "raw \ufffd"]
     assert read.column("text") == texts
     assert read.corrupt == []
 
@@ -162,7 +162,7 @@ def test_slices_cut_anywhere_hold_the_same_documents(lines, last, cuts, chunk):
     whole = list(jsonl.read_lines(io.BytesIO(data), "plain", 0, None, 60, {}))
     bounds = sorted({0, *(c for c in cuts if c < len(data))})
     pieces = []
-    with patch.object(jsonl, "CHUNK", chunk):
+    with patch.object(compression, "BLOCK", chunk):
         for start, end in zip(bounds, [*bounds[1:], None], strict=True):
             pieces += list(jsonl.read_lines(io.BytesIO(data), "plain", start, end, 60, {}))
     assert _described(pieces) == _described(whole)

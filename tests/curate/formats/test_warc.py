@@ -23,8 +23,9 @@ import zstandard
 from curate.formats.compression import verified_boundaries
 from curate.formats.dates import parse_date
 from curate.formats.events import Corrupt, Event, Row, Skipped
+from curate.formats.mime import is_document
 from curate.formats.records import Record, records
-from curate.formats.warc import ReadLimits, is_document, read_archive
+from curate.formats.warc import ReadLimits, read_archive
 from tests.curate.doubling import grows_linearly
 
 SHARED = Path(os.environ.get("LLMCURATE_SHARED", Path(__file__).resolve().parents[4] / "shared"))
@@ -116,6 +117,50 @@ def test_a_record_cut_short_counts_where_http_says_that_its_body_is_whole(
     [row] = rows(read(warc(content, length=len(content) + 10).rstrip(b"\r\n")))
     assert row.payload == body[: -cut or None]
     assert (row.reject is None) == whole and (whole or row.reject[0] == "truncated_record")
+
+
+HOLE = bytes(4096)
+MARK = b"\xef\xbb\xbf"
+
+
+@pytest.mark.parametrize("record", [warc, arc])
+@pytest.mark.parametrize(
+    ("gap", "what"),
+    [
+        (HOLE, "4096 NUL bytes"),
+        (MARK, "bytes that are no record: 3 bytes"),
+        (HOLE + MARK, "bytes that are no record: 4099 bytes"),
+        (bytes(3 << 20), "3145728 NUL bytes"),
+    ],
+    ids=["hole", "mark", "both", "long"],
+)
+def test_a_record_behind_a_hole_or_a_mark_is_read(
+    record: Callable[..., bytes], gap: bytes, what: str
+) -> None:
+    """At the beginning, where files were joined, and at the end."""
+    body = http() if record is warc else PAGE
+    first, second = (record(body, number=n) for n in range(2))
+    events = read(gap + first + gap + second + gap)
+    assert ids(events) == [0, 1] if record is warc else len(rows(events)) == 2
+    assert not any(row.reject for row in rows(events))
+    places = [0, len(gap + first), len(gap + first + gap + second)]
+    if gap is HOLE:
+        assert corrupt(events) == [Corrupt(at, what) for at in places]
+    assert [e.what for e in corrupt(events)][:2] == [what, what]
+
+
+def test_a_record_that_a_hole_cuts_is_rejected_and_the_next_one_read() -> None:
+    cut = warc(http(PAGE * 9))[:-200]
+    events = read(cut + HOLE + warc(http(), number=1))
+    assert ids(events) == [0, 1]
+    assert [row.reject and row.reject[0] for row in rows(events)] == ["truncated_record", None]
+
+
+def test_members_behind_a_hole_are_read() -> None:
+    first, second = (gzip.compress(warc(http(), number=n)) for n in range(2))
+    events = read(HOLE + first + HOLE + second)
+    assert ids(events) == [0, 1]
+    assert corrupt(events) == [Corrupt(n, "4096 NUL bytes") for n in (0, 4096 + len(first))]
 
 
 def test_what_is_no_document_is_skipped_by_name() -> None:

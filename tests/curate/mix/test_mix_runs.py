@@ -235,6 +235,15 @@ def test_a_killed_mix_leaves_no_corpus_and_the_next_run_is_whole(bench):
     assert not list((bench.folder / "killed").rglob(".spill*"))
 
 
+def test_a_mix_killed_before_its_manifest_stands_goes_on(bench):
+    """The manifest comes last."""
+    mix(bench, "whole")
+    mix(bench, "cut")
+    (bench.folder / "cut/corpus.json").unlink()
+    mix(bench, "cut")
+    assert bench.bytes_of("cut") == bench.bytes_of("whole")
+
+
 def test_a_corpus_of_another_run_is_not_written_over(bench):
     bench.run(["document_length"], bench.folder / "web.jsonl", out="taken")
     with pytest.raises(UsageError, match="is of another corpus"):

@@ -107,22 +107,25 @@ def test_a_failure_calls_the_command_and_the_webhook_and_keeps_the_last_success(
     )
     assert first.returncode == 0 and json.loads(first.stdout)["corpus_documents"] == 1
     before = dict(s.rsplit(" ", 1) for s in prom.read_text().splitlines() if s[0] != "#")
-    bench.jsonl("a.jsonl", [{"text": "Another."}])
+    source.unlink()
     server = http.server.HTTPServer(("127.0.0.1", 0), Ear)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     options = ["--on-failure", 'echo "$LLMCURATE_EXIT_CODE $LLMCURATE_ERROR" > told; exit 4']
     options += ["--webhook", f"http://127.0.0.1:{server.server_port}/"]
     try:
         done = bench.command(
-            "refresh", "r.yaml", source, "-o", home.path, "--metrics", prom, *options
+            *("refresh", "r.yaml", source, "-o", home.path),
+            *("--metrics", prom, *options),
         )
     finally:
         server.shutdown()
         server.server_close()
-    assert done.returncode == 2 and "changed since it was taken in" in done.stderr
+    assert done.returncode == 2 and "a.jsonl does not exist" in done.stderr
     assert "--on-failure: the command ended with exit code 4" in done.stderr
     assert (bench.folder / "told").read_text().startswith("2 input")
-    assert [h["exit_code"] for h in Ear.heard] == [2] and "changed" in str(Ear.heard[0]["error"])
+    assert [h["exit_code"] for h in Ear.heard] == [2] and "does not exist" in str(
+        Ear.heard[0]["error"]
+    )
     after = dict(s.rsplit(" ", 1) for s in prom.read_text().splitlines() if s[0] != "#")
     name = f'llmcurate_refresh_%s{{home="{home.path}"}}'
     assert float(after[name % "exit_code"]) == 2
@@ -144,7 +147,7 @@ def test_logs_as_json_lines_have_the_error_too(bench):
     ("arguments", "message"),
     [
         (("-o", "home"), "name a recipe"),
-        (("c4", "a.jsonl", "-o", "home", "--changed", "maybe"), "choose one of refuse, new, skip"),
+        (("c4", "a.jsonl", "-o", "home", "--changed", "maybe"), "choose one of leave, new, skip"),
         (("c4", "a.jsonl", "-o", "home", "--logs", "xml"), "choose one of text, json"),
         (("-o", "home", "--rollback", "parent"), "is no folder of `llmcurate refresh`"),
         (("c4", "-o", "home"), "name inputs"),

@@ -151,13 +151,29 @@ def test_an_input_that_changed_is_named_and_taken_or_left_by_option(bench):
     home = Home(bench, [{"dedup_exact": {}}])
     home.refresh(source)
     bench.jsonl("in/a.jsonl", [*a, *b])
-    with pytest.raises(UsageError, match=r"a\.jsonl changed since it was taken in: with --changed"):
-        home.refresh(source)
-    assert not home.refresh(source, changed="skip").new
+    assert not home.refresh(source, changed="skip").changed
     done = home.refresh(source, changed="new")
     assert done.totals.read == len(a) + len(b)
     assert sorted({r["text"] for r in home.rows()}) == sorted({r["text"] for r in [*a, *b]})
-    assert not home.refresh(source).new  # it is known as it is now
+    known = home.refresh(source)  # as it is now
+    assert not known.new and not known.changed
+
+
+def test_an_input_that_changed_holds_no_other_up(bench):
+    a, b, c = inputs(6)
+    source = bench.jsonl("in/a.jsonl", a)
+    home = Home(bench, [{"dedup_exact": {}}])
+    home.refresh(source.parent)
+    bench.jsonl("in/a.jsonl", [*a, *b])
+    bench.jsonl("in/c.jsonl", c)
+    for new in (1, 0):
+        done = home.refresh(source.parent)
+        assert (done.inputs, done.changed) == (new, [str(source)])
+        assert "1 changed input, left as taken in (--changed new takes" in done.line()
+    (bench.folder / "r.yaml").write_text("steps: [{dedup_exact: {}}]")
+    again = bench.command("refresh", "r.yaml", source.parent, "-o", home.path, "--json", "-q")
+    assert again.returncode == 65 and json.loads(again.stdout)["changed"] == [str(source)]
+    assert str(source) in again.stderr
 
 
 @pytest.mark.parametrize(

@@ -18,12 +18,24 @@ from curate.text import languages
         ("sh", "hbs", None),
         ("als", "gsw", None),  # the Alemannic Wikipedia, in lid.176
         ("als_Latn", "als", "Latn"),  # Tosk Albanian, in NLLB
-        ("zh-yue", None, None),
+        ("zh-yue", "yue", None),
+        ("zh_min_nan", "nan", None),
+        ("zh-classical", "lzh", None),
+        ("sr_RS.UTF-8@latin", "srp", "Latn"),
+        ("zh-hans-cn", "zho", "Hans"),
+        ("ger", "deu", None),
+        ("iw", "heb", None),
+        ("mo", "ron", None),
+        ("zho,eng", "zho", None),  # Common Crawl lists the languages of a page
+        ("EN", "eng", None),
         ("spam", None, None),
-        ("EN", None, None),
+        ("low_quality", None, None),
+        ("xx", None, None),
+        ("lang", None, None),
+        ("C.UTF-8", None, None),
         ("not_spam", None, None),
         ("", None, None),
-        ("_Latn", None, "Latn"),
+        ("_Latn", None, None),
     ],
 )
 def test_labels_have_codes(label: str, code: str | None, script: str | None) -> None:
@@ -43,17 +55,77 @@ def test_labels_of_nllb_and_glotlid_have_code_and_script(label: str) -> None:
 @pytest.mark.parametrize(
     ("labels", "code"),
     [
-        ("en eng EN Eng eng_Latn EN_us en-US EN-gb", "eng"),
-        ("zh zho cmn zh-TW zh_TW ZH-tw zho_Hant cmn_Hani zh_Hant_TW zh-Hant-TW", "zho"),
+        ("en eng EN Eng eng_Latn EN_us en-US EN-gb en_US.UTF-8 en-x-y", "eng"),
+        ("zh zho chi cmn zh-cmn-Hans-CN zh-guoyu zh-TW zh_TW ZH-tw zho_Hant", "zho"),
+        ("cmn_Hani zh_Hant_TW zh-Hant-TW zh_CN.GB18030", "zho"),
         ("als_Latn sq SQ sq_AL sqi_Latn", "sqi"),
         ("als ALS als-CH", "gsw"),
         ("not_spam", "not_spam"),
-        ("en-x-y", "en-x-y"),
+        ("nb nob nb_NO.utf8 no no-bok", "nor"),
+        ("yue zh-yue yue-Hant-HK", "yue"),
         ("th-own.yaml", "th-own.yaml"),
     ],
 )
 def test_labels_of_one_language_are_alike_in_any_case_and_region(labels: str, code: str) -> None:
     assert {languages.comparable(label) for label in labels.split()} == {code}
+
+
+@pytest.mark.parametrize(
+    ("label", "macro"),
+    [
+        ("yue", "zho"),
+        ("lzh", "zho"),
+        ("nn", "nor"),
+        ("arz_Arab", "ara"),
+        ("ltg", "lav"),
+        ("de", None),
+    ],
+)
+def test_a_language_has_its_macrolanguage(label: str, macro: str | None) -> None:
+    assert languages.macrolanguage(label) == macro
+
+
+@pytest.mark.parametrize(
+    ("label", "entry"),
+    [
+        ("zh-CN", "zh_Hans"),
+        ("zh_Hant", None),
+        ("yue", "zh_Hans"),
+        ("arz", "ar"),
+        ("nn", "nn"),
+        ("nn_NO", "nn"),
+        ("no", "nb"),
+        ("EN_us", "eng_Latn"),
+        ("xx", None),
+    ],
+)
+def test_an_entry_holds_for_its_language_then_for_those_of_its_macrolanguage(
+    label: str, entry: str | None
+) -> None:
+    assert languages.entry_for(label, ["zh_Hans", "ar", "nb", "nn", "eng_Latn"]) == entry
+
+
+def test_a_macrolanguage_without_a_label_keeps_its_languages() -> None:
+    assert languages.labels_named(["sh"], ["hr", "sr", "de"]) == {"hr", "sr"}
+    assert languages.labels_named(["sh"], ["hr", "sh"]) == {"sh"}
+
+
+def test_codes_are_those_of_iso_639() -> None:
+    pycountry = pytest.importorskip("pycountry")
+    of_iso = {x.alpha_3: x for x in pycountry.languages}
+    two = {x.alpha_2: code for code, x in of_iso.items() if hasattr(x, "alpha_2")}
+    assert {label: languages.iso639_3(label) for label in two} == two
+    bibliographic = {x.bibliographic: c for c, x in of_iso.items() if hasattr(x, "bibliographic")}
+    assert {label: languages.iso639_3(label) for label in bibliographic} == bibliographic
+    assert {c for c in of_iso if languages.iso639_3(c) != c} == {"als"}  # see above
+
+
+def test_macrolanguages_stand_for_what_cldr_says() -> None:
+    data = pytest.importorskip("langcodes.data_dicts")
+    for label, other in data.NORMALIZED_MACROLANGUAGES.items():
+        # CLDR has bh as Bhojpuri and Him as Srx, which ISO 639-3 has apart.
+        if label not in ("bh", "him"):
+            assert languages.comparable(label + "_Zyyy") == languages.comparable(other), label
 
 
 def test_every_two_letter_code_has_a_three_letter_one() -> None:

@@ -14,8 +14,8 @@ from tests.curate.filters.reference_c4 import sentences
 
 TOKENS = (
     "a The I. J. Mr. mr. (Mr. e.g. U.S. etc. word Word. end! why? end.) end.” end.’ end.» "
-    "end.\" 'Word ... wait... 3.5 3. -. .) ” 。 文。 文。文 だ！か？ é. É. éa. St. "
-    '(the "the "The ( " .'
+    "end.\" 'Word ... wait... 3.5 3. -. .) ” 。 文。 文。文 だ！か？ 「だ。」か だ！？」 है। آ؟ "
+    'é. É. éa. St. (the "the "The ( " .'
 ).split()
 
 
@@ -45,6 +45,10 @@ def count(line: str) -> int:
         ("It ended here. (The rest is lost.)", 2),
         ("これは文です。もう一つ。まだ", 3),
         ("真的吗？是的！", 2),
+        ("「真的吗？！」他说。「是的。」", 3),
+        ("वह आया। वह गया॥ फिर", 3),
+        ("သူလာသည်။သူသွားသည်။", 2),
+        ("هل جاء؟ نعم", 2),
         ("No space.Here", 1),
     ],
 )

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from curate.inspect.report.documents import count_lengths, gather
+from curate.inspect.report.documents import count_lengths, gather, replaced
 from curate.inspect.report.store import opened
 from curate.run.records import read_record
 from llmcurate.base.messages import json_values
@@ -45,6 +45,19 @@ def test_labels_are_counted_by_what_became_of_their_documents(out: Path) -> None
     assert kept.languages == {"en": (30, 0), "de": (0, 10)}
     assert kept.domains == {"b.co.uk": (12, 4), "[::1]": (6, 2), "a.test": (6, 2)}
     assert kept.other_domains == 0
+
+
+def test_documents_with_characters_that_could_not_be_read_are_told(bench: Any) -> None:
+    pages = [f"<p>{LONG}größe" * 3 for _ in range(3)]
+    for i, page in enumerate(pages):
+        (bench.folder / f"{i}.html").write_bytes(page.encode() + b"\xff" * i)
+    bench.run(["extract"], *(bench.folder / f"{i}.html" for i in range(3)))
+    for group_bytes in (1, 1 << 40):
+        with opened(bench.folder / "out", group_bytes=group_bytes) as store:
+            assert store is not None
+            (line,) = replaced(store)
+        assert line.startswith("2 documents with 3 replacement characters (U+FFFD)")
+    assert line in read_record(bench.folder / "out")["notices"]
 
 
 def test_lengths_are_characters_of_all_texts(out: Path) -> None:

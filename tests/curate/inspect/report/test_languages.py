@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -14,6 +16,7 @@ from curate.inspect.report import documents
 from curate.inspect.report.documents import EACH, Unsure
 from curate.inspect.report.page import Figures, RunPage
 from curate.inspect.report.store import opened
+from curate.text.languages import Chosen, chosen
 from llmcurate.base.messages import json_values
 
 # Label, score, whether another rule marks it too; five documents of each.
@@ -80,7 +83,11 @@ def test_the_chapter_shows_counts_and_texts_as_text(tmp_path: Path) -> None:
     assert "text" not in str(json_values(figures)["unsure"])
 
 
-def run_of(folder: Path, langs: dict[str | None, tuple[int, int]]) -> list[str]:
+def run_of(
+    folder: Path,
+    langs: dict[str | None, tuple[int, int]],
+    judged: Mapping[str, Chosen] = MappingProxyType({}),
+) -> list[str]:
     """The lines on a run of two steps. langs: (documents that come to the second step, documents
     that it drops); 60 of each language go in the first."""
     rows = [(lang, i) for lang, (came, _) in langs.items() for i in range(60 + came)]
@@ -98,7 +105,7 @@ def run_of(folder: Path, langs: dict[str | None, tuple[int, int]]) -> list[str]:
         pq.write_table(table.drop_columns([NUMBER]), folder / name / "part-00000.parquet")
     with opened(folder) as store:
         assert store is not None
-        return documents.lost(store, ["first", "second#2"])
+        return documents.lost(store, ["first", "second#2"], judged)
 
 
 def test_a_rule_that_drops_more_than_half_of_a_language_that_reaches_it_is_told(
@@ -114,6 +121,16 @@ def test_a_rule_that_drops_more_than_half_of_a_language_that_reaches_it_is_told(
     # Of the 120 documents in th or de that reach the first step half goes, of those in fr more.
     assert [x for x in lines if x not in of_second] == [
         "first.rule drops 60 of 109 documents in fr: its limit may not fit the language"
+    ]
+
+
+def test_labels_without_a_profile_are_counted_once_by_label(tmp_path: Path) -> None:
+    langs = {"xx": (1, 0), "nl": (2, 0), "zho_Hant": (3, 0), "yue": (3, 0), "EN-us": (3, 0)}
+    judged = {"second#2": chosen("auto")}
+    lines = run_of(tmp_path, langs | {None: (9, 0)}, judged)
+    assert [line for line in lines if "profile" in line] == [
+        "no profile for the language of nl (2 documents), xx (1 document): English's limits judged"
+        " them"
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import re
 import tarfile
 import time
 from pathlib import Path
@@ -12,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from curate.lab.formats.latex import paper_text
+from curate.lab.formats.latex import _without_comments, paper_text
+from tests.curate.doubling import grows_linearly
 from tests.curate.formats.portions import corrupt, events, rows, skipped
 
 MAIN = r"""% a comment
@@ -145,6 +147,69 @@ def test_no_text_breaks_it(text: str) -> None:
 @pytest.mark.parametrize("line", [r"a\% b", r"a\\\% b"])
 def test_an_escaped_percent_sign_is_no_comment(line: str) -> None:
     assert paper_text(rf"\begin{{document}}{line}", {}, 1000) == line
+
+
+LITERAL = [
+    r"\url{http://a.test/x%20y} and",
+    r"\url{http://a.test/{x%20}\%7By} and",
+    r"\url|http://a.test/x%20y| and",
+    r"\href{http://a.test/?q=1%26b}{the form} of",
+    r"\footnote{\path{C:%TEMP%} is} so",
+    r"\verb|100%| and \verb*+% x+ so",
+    r"\verb !%d! and \Verb#%s# so",
+    r"\lstinline|printf(\"%d\")| so",
+    r"\lstinline[language=C]{a % b} so",
+    r"\mintinline[breaklines]{c}{a % {b}} so",
+    *(f"\\begin{{{name}}}\nx % y\n% z\n\\end{{{name}}} so" for name in (
+        "verbatim", "verbatim*", "Verbatim", "BVerbatim", "lstlisting", "minted", "alltt"
+    )),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", LITERAL)
+def test_a_percent_sign_in_what_tex_reads_literally_is_no_comment(text: str) -> None:
+    assert paper_text(rf"\begin{{document}}{text} % gone", {}, 1000) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "without"),
+    [
+        ("a \\\\% gone\nb", "a \\\\\nb"),
+        ("a % \\begin{verbatim}\nb % c\n\\end{verbatim}", "a \nb \n\\end{verbatim}"),
+        ("\\url{a % not closed\n\nb % gone}", "\\url{a\n\nb"),
+        ("\\href{a%20b}{the % gone\nform}", "\\href{a%20b}{the \nform}"),
+        ("\\verb|a % not closed\nb| % gone", "\\verb|a \nb|"),
+        ("\\verbose|% gone\n|", "\\verbose|\n|"),
+        ("\\path (0,0) -- (1,1); % gone (", "\\path (0,0) -- (1,1);"),
+        ("\\begin{verbatim} % never closed", "\\begin{verbatim}"),
+        ("a\n\\begin{comment}\nb % \\end{comment}\nc", "a\nc"),
+        ("a\n  % a line\nb", "a\nb"),
+    ],
+)
+def test_elsewhere_it_begins_one(text: str, without: str) -> None:
+    assert paper_text(rf"\begin{{document}}{text}", {}, 1000) == without
+
+
+@given(st.text("\\\\%{}a \n", max_size=60))
+def test_without_literals_comments_are_what_redpajama_takes(text: str) -> None:
+    lines = re.sub(r"^[ \t]*%.*\n?", "", text, flags=re.M)
+    assert _without_comments(text) == re.sub(r"(?<!\\)((?:\\\\)*)%.*", r"\1", lines)
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        r"\url{",
+        r"\verb|",
+        r"\begin{verbatim}",
+        r"\begin{comment}%",
+        r"\lstinline[",
+        "%\n",
+        r"\href{{}",
+    ],
+)
+def test_what_is_never_closed_takes_linear_time(unit: str) -> None:
+    assert grows_linearly(_without_comments, lambda n: unit * (n // len(unit)), 100_000)
 
 
 def test_a_paper_made_to_be_slow_is_not() -> None:

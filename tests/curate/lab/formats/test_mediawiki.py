@@ -13,8 +13,9 @@ import pytest
 import zstandard
 
 from curate.formats import kinds
-from curate.lab.formats.mediawiki import Site, plain_text
+from curate.lab.formats.mediawiki import Site, _in_one_variant, plain_text
 from llmcurate.base.errors import UsageError
+from tests.curate.doubling import grows_linearly
 from tests.curate.formats.portions import corrupt, events, rows, skipped
 
 HEAD = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" xml:lang="an">
@@ -106,6 +107,41 @@ def test_a_page_made_to_be_slow_is_named_and_not_parsed(tmp_path: Path) -> None:
     found = events(tmp_path / "dump.xml")
     assert [row.id for row in rows(found)] == ["anwiki:3"]
     assert ["wikitext that cannot be read" in what for what in corrupt(found)] == [True, True]
+
+
+# Each form of a rule (www.mediawiki.org/wiki/Writing_systems/Syntax), and what it shows.
+@pytest.mark.parametrize(
+    ("rule", "shown"),
+    [
+        ("a -{zh-hant:電腦; zh-hans:计算机;}- b", "a 计算机 b"),
+        ("-{zh-tw:乙;zh-hk:丙}-", "乙"),
+        ("-{sr-ec:Београд; sr-el:Beograd}-", "Београд"),
+        ("-{A|zh-cn:网络;zh-tw:網路}-", "网络"),
+        ("a-{H|zh-cn:网络;zh-tw:網路}-b", "ab"),
+        ("a-{-|zh-cn:网络;zh-tw:網路}-b", "ab"),
+        ("a-{T|zh-cn:网络;zh-tw:網路}-b", "ab"),
+        ("-{R|zh-cn:as it is}-", "zh-cn:as it is"),
+        ("-{as it is}- and -{re:zero}-", "as it is and re:zero"),
+        ("-{zh-hans;zh-hant|文字}-", "文字"),
+        ("-{巨集=>zh-cn:宏;}-", "宏"),
+        ("-{zh-hans:[[a|b]] &lt; c;zh-hant:d}-", "b < c"),
+        ("-{zh-hans:a{{x|y}}-b;zh-hant:c}-", "a-b"),
+        ("-{zh-hans:a-{zh-cn:b;zh-tw:c}-;zh-hant:d}-", "ab"),
+        ("-{{x}}- and -{ never closed", "-- and -{ never closed"),
+        ("<math>e^{-{x}-y}</math>", "$e^{-{x}-y}$"),
+    ],
+)
+def test_a_text_in_variants_of_its_language_has_one_of_them(rule: str, shown: str) -> None:
+    assert plain_text(rule, Site(lang="zh")) == shown
+
+
+def test_other_languages_have_no_variants() -> None:
+    assert plain_text("a -{b}- c", Site(lang="en")) == "a -{b}- c"
+
+
+@pytest.mark.parametrize("unit", ["-{", "-{a}-", "-{A ", "-{zh:;", "}}-", "<math>", "-{}}"])
+def test_variants_take_linear_time(unit: str) -> None:
+    assert grows_linearly(_in_one_variant, lambda n: unit * (n // len(unit)), 50_000)
 
 
 @pytest.mark.parametrize(

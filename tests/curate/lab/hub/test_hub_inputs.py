@@ -174,6 +174,7 @@ def test_offline_nothing_is_asked(crawl, bench, monkeypatch):
 
 def test_without_the_package_one_line_says_how_to_get_it(bench, monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    monkeypatch.delenv("LLMCURATE_OFFLINE")
     with pytest.raises(UsageError, match=r"pip install 'llmcurate\[hf\]'"):
         pinned(["hf://datasets/org/crawl"])
 

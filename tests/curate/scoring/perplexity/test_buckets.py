@@ -231,6 +231,15 @@ def test_no_label_of_a_document_becomes_a_path(models: Path, bench: Any) -> None
     assert {r["perplexity.bucket"] for r in bench.rows()} == {"all"}
 
 
+def test_a_model_is_for_all_labels_of_its_language(models: Path, bench: Any) -> None:
+    labels = ["en", "eng_Latn", "EN_us.UTF-8", "deu", "nl", "xx"]
+    rows = [{"id": x, "text": "w1 w2 w3", "lang": x} for x in labels]
+    bench.run([{"perplexity": {"model": f"{models}/{{lang}}.bin"}}], bench.jsonl("in.jsonl", rows))
+    scores = {row["id"]: row["perplexity.score"] for row in bench.rows()}
+    assert scores["en"] == scores["eng_Latn"] == scores["EN_us.UTF-8"] is not None
+    assert scores["deu"] is not None and scores["nl"] is scores["xx"] is None
+
+
 def test_the_report_shows_buckets_and_cuts_by_language(
     models: Path, bench: Any, draw_sentences: Any
 ) -> None:

@@ -1,0 +1,116 @@
+"""What a body is by its first bytes, and which types are documents.
+
+Patterns are those of the MIME Sniffing Standard (https://mimesniff.spec.whatwg.org/, sections 6
+and 7.1). Unlike there, a control character in a hundred does not make a text binary, since pages
+have them; audio and video that take more than a pattern to tell are `application/octet-stream`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from curate.text.decoding import utf_16_in
+
+BINARY = "application/octet-stream"
+GZIP = b"\x1f\x8b\x08"
+_PATTERNS = {
+    "image/x-icon": rb"\0\0[\x01\x02]\0",
+    "image/bmp": rb"BM",
+    "image/gif": rb"GIF8[79]a",
+    "image/webp": rb"RIFF.{4}WEBPVP",
+    "image/png": rb"\x89PNG\r\n\x1a\n",
+    "image/jpeg": rb"\xff\xd8\xff",
+    "audio/aiff": rb"FORM.{4}AIFF",
+    "audio/mpeg": rb"ID3",
+    "audio/ogg": rb"OggS\0",
+    "audio/midi": rb"MThd\0\0\0\x06",
+    "video/avi": rb"RIFF.{4}AVI\x20",
+    "audio/wave": rb"RIFF.{4}WAVE",
+    "video/mp4": rb"\0.{3}ftyp(?:.{8}(?:.{4}){0,15})?mp4",
+    "video/webm": rb"\x1a\x45\xdf\xa3.{0,34}\x42\x82.{1,8}webm",
+    "application/vnd.ms-fontobject": rb".{8}(?:[\0-\x02]\0){2}.{22}LP",  # of any version
+    "font/ttf": rb"\0\x01\0\0",
+    "font/otf": rb"OTTO",
+    "font/collection": rb"ttcf",
+    "font/woff": rb"wOFF",
+    "font/woff2": rb"wOF2",
+    "application/gzip": re.escape(GZIP),
+    "application/zip": rb"PK\x03\x04",
+    "application/x-rar-compressed": rb"Rar[!\x20]\x1a\x07[\0\x01]",
+    "application/pdf": rb"[\t\n\r ]{0,64}%PDF-",
+    "application/postscript": rb"%!PS-Adobe-",
+}
+_BEGINS = re.compile(b"|".join(map(b"(%s)".__mod__, _PATTERNS.values())), re.DOTALL)
+_CONTROL = bytes(set(range(32)) - set(b"\t\n\r\f\x1b"))
+_TAG = re.compile(rb"<(?:!--|!doctype html|[a-z][a-z0-9]*[\s/>])")
+_HTML = re.compile(rb"(?!<svg\b)" + _TAG.pattern)
+_NO_TEXT = (
+    "text/css text/javascript text/ecmascript text/jscript text/livescript text/x-javascript"
+    " text/x-ecmascript text/x-js text/x-json text/json text/dns text/calendar text/x-vcalendar"
+    " text/vcard text/x-vcard text/csv text/tab-separated-values text/vtt text/cache-manifest"
+    " text/x-component text/x-cross-domain-policy text/event-stream text/vnd.wap.wmlscript "
+)
+UNKNOWN = "unknown/unknown application/unknown application/x-unknown x-unknown/unknown".split()
+
+
+def is_xml(mime: str) -> bool:
+    """Whether a type is one of XML (section 4.6), or is meant as XHTML's."""
+    named = mime in ("text/xml", "application/xml", "application/xhtml")
+    return named or (mime.startswith("application/") and mime.endswith("+xml"))
+
+
+def is_document(mime: str) -> bool:
+    """Whether content of this type is a document: HTML, XML or text that people read."""
+    if mime.startswith("text/"):
+        return f"{mime} " not in _NO_TEXT
+    return is_xml(mime)
+
+
+def looks_like_text(data: bytes) -> bool:
+    """Whether the first 4 KiB could be text or HTML in any common encoding."""
+    sample = data[:4096]
+    if utf_16_in(sample):
+        return True
+    control = len(sample) - len(sample.translate(None, _CONTROL))
+    return control * 100 <= len(sample)
+
+
+def _beginning(data: bytes) -> bytes:
+    return data[:1024].replace(b"\0", b"").lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n").lower()
+
+
+def sniff_mime(data: bytes) -> str | None:
+    """The type by the first bytes: `text/html`, `application/xml` or `text/plain`, that of a
+    pattern, or BINARY; None for no bytes."""
+    if not data:
+        return None
+    text = looks_like_text(data)
+    match = _BEGINS.match(data)
+    if match and not (text and match[0].isalnum()):  # a text may begin with BM or ID3
+        return list(_PATTERNS)[(match.lastindex or 0) - 1]
+    begin = _beginning(data)
+    if begin.startswith(b"<?xml") and b"<html" not in begin and b"<!doctype html" not in begin:
+        return "application/xml"
+    tags = (b"<!doctype html", b"<html", b"<head", b"<body", b"<title", b"<script", b"<meta")
+    if _TAG.match(begin) or (text and any(tag in begin for tag in tags)):
+        return "text/html"
+    return "text/plain" if text else BINARY
+
+
+def type_of(stated: str | None, identified: str | None, data: bytes) -> str | None:
+    """The type of a body, of what its server states and what the crawler identified; None where
+    nothing tells it.
+
+    Bytes that are binary are believed before both. What the crawler took for no document (Common
+    Crawl asks Apache Tika, which looks at the URL's ending too) is believed unless the body begins
+    as HTML does, or it says a message, which people read; else what the server states is.
+    """
+    sniffed = sniff_mime(data)
+    if identified in UNKNOWN or identified == BINARY or (identified or "").startswith("message/"):
+        identified = None
+    other = identified is not None and not is_document(identified)
+    if sniffed is not None and not is_document(sniffed):
+        return identified if other and sniffed == BINARY else sniffed
+    if other and not _HTML.match(_beginning(data)):
+        return identified
+    return stated or (None if other else identified) or sniffed

@@ -1,0 +1,150 @@
+"""Labels and decoders of the WHATWG Encoding Standard (https://encoding.spec.whatwg.org).
+
+encodings.npz has the standard's labels and characters (scripts/encoding_tables.py).
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import numpy as np
+
+BOMS = ((b"\xef\xbb\xbf", "utf-8"), (b"\xff\xfe", "utf-16le"), (b"\xfe\xff", "utf-16be"))
+UTF = ("utf-8", "utf-16le", "utf-16be")
+# What is taken at a time: a run of ASCII, or the bytes of a character or of an error.
+_EUC_JP = rb"[\0-\x7f]+|\x8f[\xa1-\xfe](?:.|\Z)|[\x8e\x8f\xa1-\xfe].|."
+_TOKENS = {
+    "big5": rb"[\0-\x7f]+|[\x81-\xfe].|.",
+    "euc-jis-2004": _EUC_JP,
+    "euc-jp": _EUC_JP,
+    "euc-kr": rb"[\0-\x7f]+|[\x81-\xfe].|.",
+    "gb18030": rb"[\0-\x7f]+|[\x81-\xfe](?:[^0-9]|[0-9](?:[\x81-\xfe](?:[0-9]|\Z)|\Z))|.",
+    "shift_jis": rb"[\0-\x7f]+|[\x81-\x9f\xe0-\xfc].|.",
+}
+# Codecs of Python, which are faster, and the characters that each has for bytes of another meaning.
+_CODECS = {
+    "big5": ("big5hkscs", re.compile("[¢£¥•‾∼☉♁／＼､]")),
+    "euc-jp": ("euc_jp", re.compile("[~¢£¬‖−〜]")),
+    "euc-kr": ("cp949", re.compile("(?!)")),
+    "gb18030": ("gb18030", re.compile("[\u1e3f\ue5e5\ue78d-\ue796\ue7c7\ue81e-\ue864]")),
+    "shift_jis": ("cp932", re.compile("[\uf8f0-\uf8f3]")),
+}
+_PART = re.compile(rb"\x1b(\([BJI]|\$[@B])?|[^\x1b]+")
+_PAIR = re.compile(rb"[\x21-\x7e].|.", re.S)
+
+
+class Decoded(NamedTuple):
+    """A text, the standard's name of its encoding in lower case, and how many U+FFFD stand in it
+    for bytes that are invalid in it."""
+
+    text: str
+    encoding: str
+    replaced: int
+
+
+def encoding_of(label: str | None) -> str | None:
+    """The encoding that a label means, by the standard's name in lower case; None for no label."""
+    return _labels().get(label.strip("\t\n\f\r ").lower()) if label else None
+
+
+def decode_as(payload: bytes, encoding: str) -> Decoded:
+    """The text of `payload` in an encoding, by the standard's name in lower case."""
+    if encoding in UTF:
+        try:
+            return Decoded(payload.decode(encoding), encoding, 0)
+        except UnicodeDecodeError:
+            text, own = payload.decode(encoding, "replace"), payload.decode(encoding, "ignore")
+            return Decoded(text, encoding, text.count("\ufffd") - own.count("\ufffd"))
+    if encoding == "gbk":  # only its encoder is another
+        return decode_as(payload, "gb18030")._replace(encoding="gbk")
+    if encoding in _CODECS:
+        codec, others = _CODECS[encoding]
+        with suppress(UnicodeDecodeError):
+            text = payload.decode(codec)
+            if not others.search(text):
+                return Decoded(text, encoding, 0)
+    if encoding == "iso-2022-jp":
+        text = "".join(_iso_2022_jp(payload))
+    elif pattern := _TOKENS.get(encoding):
+        tokens, characters = re.compile(pattern, re.S).findall, _characters(encoding)
+        lines = payload.splitlines(keepends=True)  # tokens of a line alone are held
+        text = "".join("".join(map(characters.__getitem__, tokens(line))) for line in lines)
+    else:
+        text = codecs.charmap_decode(payload, "replace", _charmap(encoding))[0]
+    return Decoded(text, encoding, text.count("\ufffd"))
+
+
+def _table(name: str) -> np.ndarray:
+    import numpy as np
+
+    with np.load(Path(__file__).with_name("encodings.npz")) as tables:
+        table: np.ndarray = tables[name]
+        return table
+
+
+@cache
+def _labels() -> dict[str, str]:
+    lines = _table("labels").tobytes().decode("ascii").splitlines()
+    return dict(line.split(" ") for line in lines)
+
+
+@cache
+def _charmap(encoding: str) -> str:
+    """The 256 characters of a single-byte encoding; U+FFFE, Python's sign, where there is none."""
+    characters = _characters(encoding)
+    return "".join(characters.get(bytes([byte]), "\ufffe") for byte in range(256))
+
+
+class _Characters(dict[bytes, str]):
+    """The characters of an encoding by their bytes. What is none is U+FFFD, and an ASCII letter
+    that ends it stays, so that damage takes no markup with it. Beyond the first plane gb18030's
+    are counted off."""
+
+    of_four_bytes = False
+
+    def __missing__(self, token: bytes) -> str:
+        if token.isascii():
+            return token.decode("ascii")
+        if not self.of_four_bytes or (not 0x30 <= token[-1] <= 0x39 and len(token) < 3):
+            return "\ufffd" + (chr(token[-1]) if token[-1] < 0x80 else "")
+        if len(token) < 4:
+            return "\ufffd"  # the text ends in it
+        a, b, c, d = token
+        pointer = ((a - 0x81) * 10 + b - 0x30) * 1260 + (c - 0x81) * 10 + d - 0x30
+        return chr(0x10000 + pointer - 189000) if 189000 <= pointer <= 1237575 else "\ufffd"
+
+
+@cache
+def _characters(encoding: str) -> _Characters:
+    steps = (_table(f"{encoding} {what}") for what in ("bytes", "characters"))
+    keys, codes = (each.cumsum(dtype="int64").tolist() for each in steps)
+    found = _Characters()
+    found.of_four_bytes = encoding == "gb18030"
+    for key, code in zip(keys, codes, strict=True):
+        mark = chr(code >> 32) if code >> 32 else ""
+        found[key.to_bytes((key.bit_length() + 7) // 8 or 1, "big")] = chr(code & 0xFFFFFFFF) + mark
+    return found
+
+
+def _iso_2022_jp(payload: bytes) -> Iterator[str]:
+    """The text between escapes, each part in the set of characters that the last one chose."""
+    chosen, escape = "(B", False
+    for part in _PART.finditer(payload):
+        if part[1]:  # two escapes and nothing between them would hide what a filter looks for
+            yield "\ufffd" if escape else ""
+            chosen, escape = part[1].decode("ascii").replace("@", "B"), True
+            continue
+        escape = False
+        if part[0] == b"\x1b":
+            yield "\ufffd"
+        elif chosen == "$B":
+            yield from (_characters(chosen).get(p, "\ufffd") for p in _PAIR.findall(part[0]))
+        else:
+            yield codecs.charmap_decode(part[0], "replace", _charmap(chosen))[0]

@@ -1,0 +1,88 @@
+"""A column keeps the type that it has in the corpus, whatever later inputs bring: every part has
+one schema, and no value is lost."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import datasets
+import duckdb
+import pandas
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.curate.refresh.growing import Home
+
+STEPS = [{"dedup_exact": {}}]
+# Values of a column by week, what stands in the column then, and in `extra`.
+WEEKS: list[tuple[list[Any], list[Any], list[Any]]] = [
+    ([1, None], [1, None], [None, None]),
+    ([1.5, 2.0], [None, 2], [1.5, None]),
+    (["n/a", "3"], [None, None], ["n/a", "3"]),
+    ([{"v": 1}, None], [None, None], [{"v": 1}, None]),
+    ([[b"\xff"], []], [None, None], [["ff"], []]),
+]
+
+
+@pytest.fixture
+def grown(bench: Any) -> Home:
+    """A HOME after a week a file, each with another type of its column."""
+    home = Home(bench, STEPS)
+    (bench.folder / "in").mkdir()
+    for week, (values, _, extra) in enumerate(WEEKS):
+        texts = [f"Text {week} {row}" for row in range(len(values))]
+        table = pa.table({"text": texts, "score": values})
+        pq.write_table(table, bench.folder / "in" / f"{week}.parquet")
+        done = home.refresh(bench.folder / "in")
+        misfits = sum(value is not None for value in extra)
+        assert (done.totals.kept, done.totals.misfits) == (2, misfits)
+        assert (f"{misfits} value" in done.line()) == bool(misfits)
+    return home
+
+
+def test_a_value_of_another_type_is_in_extra(grown: Home) -> None:
+    rows = grown.rows()
+    assert [row["score"] for row in rows] == [v for _, column, _ in WEEKS for v in column]
+    kept = [json.loads(row["extra"])["score"] if row["extra"] else None for row in rows]
+    assert kept == [value for _, _, extra in WEEKS for value in extra]
+
+
+def test_a_snapshot_is_one_table_to_its_readers(grown: Home) -> None:
+    folder = grown.folder()
+    parts = sorted(folder.glob("*.parquet"))
+    assert len({str(pq.read_schema(part)) for part in parts}) == 1
+    scores = [row["score"] for row in grown.rows()]
+    files = f"{folder}/*.parquet"
+    with duckdb.connect() as db:
+        query = f"SELECT score FROM read_parquet('{files}') ORDER BY filename, file_row_number"
+        assert [row[0] for row in db.sql(query).fetchall()] == scores
+    assert pq.read_table(folder)["score"].to_pylist() == scores
+    assert len(pandas.read_parquet(folder)) == len(scores)
+    cache = str(grown.path / "cache")
+    loaded = datasets.load_dataset("parquet", data_files=files, cache_dir=cache)
+    assert loaded["train"]["score"][:] == scores
+
+
+def test_json_lines_after_tables_and_tables_after_json_lines(bench: Any) -> None:
+    home = Home(bench, STEPS)
+    home.refresh(bench.jsonl("a.jsonl", [{"text": "a", "n": 1, "s": "x"}]))
+    table = pa.table({"text": ["b"], "n": ["one"], "s": [b"\xff"], "extra": ['{"k": 1}']})
+    pq.write_table(table, bench.folder / "b.parquet")
+    assert home.refresh(bench.folder / "b.parquet").totals.misfits == 2
+    assert home.refresh(bench.jsonl("c.jsonl", [{"text": "c", "n": [1]}])).totals.misfits == 1
+    extras = [row["extra"] for row in home.rows()]
+    assert extras == [None, '{"k": 1, "n": "one", "s": "ff"}', '{"n": [1]}']
+
+
+def test_a_table_with_two_columns_of_one_name_is_left_out_and_named(bench: Any) -> None:
+    home = Home(bench, STEPS)
+    (bench.folder / "in").mkdir()
+    twice = pa.table([["a"], [1], [2]], names=["text", "score", "score"])
+    pq.write_table(twice, bench.folder / "in" / "a.parquet")
+    pq.write_table(twice.select([0, 1]), bench.folder / "in" / "b.parquet")
+    for inputs in (1, 0):
+        done = home.refresh(bench.folder / "in")
+        assert done.inputs == inputs
+        assert "a.parquet (its schema has the column 'score' twice)" in done.line()
