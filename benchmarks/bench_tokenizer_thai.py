@@ -124,7 +124,7 @@ def main() -> None:
 
     from tokenize_kit.judge.candidate import open_candidate
     from tokenize_kit.learn.training import train_tokenizer
-    from tokenize_kit.segment.dictionary import read_dictionary
+    from tokenize_kit.segment import read_dictionary
 
     train, kept = split(options.mb)
     every = [text for texts in kept.values() for text in texts]

@@ -37,7 +37,8 @@ WAYS_BYTES = sized(300_000, 3000)  # of held-out text that is searched
 def learn(who: str, texts: list[str], vocab: int) -> tuple[float, list[tuple[str, float]]]:
     """CPU seconds, and the pieces with their scores."""
     from tests.tokenize_kit.learn.peers import SentencePieceLearner
-    from tokenize_kit.learn.bpe import BYTE_PIECES, choose_characters
+    from tokenize_kit.formats.forms import BYTE_PIECES
+    from tokenize_kit.learn.bpe import choose_characters
     from tokenize_kit.learn.unigram import PRINTABLE_ASCII, UNKNOWN_PIECE
     from tokenize_kit.learn.unigram_pieces import OwnLearner
 

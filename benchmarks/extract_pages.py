@@ -8,11 +8,14 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import zlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -34,30 +37,28 @@ class Page:
     without: list[str]
 
 
-def load_pages() -> list[Page]:
-    """The pages that have passages, in the archives' order."""
+def _answered(gold: str, archives: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Decoded page, address and row of gold of each page that has one, in the archives' order."""
     from warcio.archiveiterator import ArchiveIterator
 
     from curate.text.decoding import decode
 
-    gold: dict[str, Any] = {}
-    with gzip.open(need("web/gold-snippets.jsonl.gz")[0], "rt") as lines:
-        for line in lines:
-            row = json.loads(line)
-            gold[row["record_id"]] = row
-    pages = []
-    for path in need("web/*.warc.gz"):
+    with gzip.open(need(gold)[0], "rt") as lines:
+        rows = {row["record_id"].strip("<>"): row for row in map(json.loads, lines)}
+    for path in need(archives):
         with path.open("rb") as file:
             for record in ArchiveIterator(file):
-                row = gold.get(record.rec_headers.get_header("WARC-Record-ID") or "")
-                if record.rec_type != "response" or row is None:
-                    continue
-                page = decode(record.content_stream().read()).text
-                site = site_of(row["url"])
-                pages.append(Page(page, site, row["with"], row["without"]))
-                if len(pages) == MOST:
-                    return pages
-    return pages
+                name = record.rec_headers.get_header("WARC-Record-ID") or ""
+                row = rows.get(name.strip("<>"))
+                if record.rec_type == "response" and row is not None:
+                    url = record.rec_headers.get_header("WARC-Target-URI")
+                    yield decode(record.content_stream().read()).text, url, row
+
+
+def load_pages() -> list[Page]:
+    """The pages that have passages, in the archives' order."""
+    found = islice(_answered("web/gold-snippets.jsonl.gz", "web/*.warc.gz"), MOST)
+    return [Page(html, site_of(row["url"]), row["with"], row["without"]) for html, _, row in found]
 
 
 @dataclass
@@ -76,27 +77,36 @@ class WholePage:
 
 def load_whole_pages() -> list[WholePage]:
     """The development pages of WCXB, in the archive's order."""
-    from warcio.archiveiterator import ArchiveIterator
-
-    from curate.text.decoding import decode
-
-    with gzip.open(need("wcxb/dev-gold.jsonl.gz")[0], "rt") as lines:
-        gold = {row["record_id"]: row for row in map(json.loads, lines)}
     pages = []
-    for path in need("wcxb/*.warc.gz"):
-        with path.open("rb") as file:
-            for record in ArchiveIterator(file):
-                name = record.rec_headers.get_header("WARC-Record-ID") or ""
-                row = gold.get(name.strip("<>"))
-                if record.rec_type != "response" or row is None:
-                    continue
-                page = decode(record.content_stream().read()).text
-                stated = (row[k] or "" for k in ("text", "title", "author", "date"))
-                site = site_of(row["url"])
-                pages.append(WholePage(page, row["url"], site, row["page_type"], *stated))
-                if len(pages) == MOST:
-                    return pages
+    for html, _, row in islice(_answered("wcxb/dev-gold.jsonl.gz", "wcxb/*.warc.gz"), MOST):
+        stated = (row[k] or "" for k in ("text", "title", "author", "date"))
+        pages.append(WholePage(html, row["url"], site_of(row["url"]), row["page_type"], *stated))
     return pages
+
+
+@dataclass
+class NewsPage:
+    """A decoded page of news with its whole main text; lang: el, en, pl, ru or zh."""
+
+    html: str
+    url: str
+    site: str
+    lang: str
+    text: str
+
+
+def load_news_pages() -> list[NewsPage]:
+    """The development pages of the DAnIEL corpus, in the archive's order."""
+    found = islice(_answered("news/dev-gold.jsonl.gz", "news/*.warc.gz"), MOST)
+    return [NewsPage(html, url, site_of(url), row["lang"], row["text"]) for html, url, row in found]
+
+
+_TOKEN = re.compile(r"[\u3041-\u30ff\u3400-\u9fff]|[^\W\u3041-\u30ff\u3400-\u9fff]+")
+
+
+def tokens(text: str) -> list[str]:
+    """Words in lower case, Han and kana one by one, in order."""
+    return _TOKEN.findall(text.lower())
 
 
 def fold_of(site: str, folds: int) -> int:
@@ -120,7 +130,7 @@ def scores(pages: list[Page], texts: list[str]) -> dict[str, float]:
     return snippet_scores(*counts(pages, texts))
 
 
-def write_pages(pages: list[Page] | list[WholePage], path: Path) -> None:
+def write_pages(pages: Sequence[Page | WholePage | NewsPage], path: Path) -> None:
     path.write_text("".join(json.dumps({"html": p.html}) + "\n" for p in pages))
 
 

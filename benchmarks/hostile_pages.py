@@ -32,6 +32,12 @@ PAGES = {
     "code x 240,000, nested": "<code><br>x" * 240_000,
     "div x 400,000, in pre": "<pre>" + "<div>x" * 400_000,
     "<!-- x 1,200,000": "<!--" * 1_200_000,
+    "< x 1,000,000": "<" * 1_000_000,
+    "& x 1,000,000": "<p>" + "&" * 1_000_000,
+    "20,000 attributes of one tag": "<p " + " ".join(f"a{k}=1" for k in range(20_000)) + ">x",
+    "an attribute of 20 MB": "<p title='" + "x" * 20_000_000 + "'>x",
+    "100,000 words of class": "<p class='" + "comment " * 100_000 + "'>x",
+    "< and a name of 1 MB": "<p/><" + "a" * 1_000_000,
 }
 
 

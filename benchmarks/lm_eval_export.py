@@ -31,7 +31,7 @@ from tokenize_kit.learn.training import train_tokenizer
 from tokenize_kit.shards.writer import Layout, encode_shards
 from train.config import TrainConfig
 from train.data.shards import end_of_text
-from train.generate.generate import load
+from train.generate import load
 from train.loop.pretrain import pretrain
 from train.model.presets import preset
 

@@ -34,6 +34,8 @@ NO_BENCHMARKS = {
     "generated_corpus": "documents that the others import",
     "page_variants": "pages that the others import",
     "extract_pages": "pages and scores that the others import",
+    "extract_scores": "rows and intervals that the others import",
+    "extract_shown": "the page of bench_extract --show",
     "fit_extract": "makes curate/extract/main-text.npz: an hour",
     "fit_profiles": "makes curate/text/profiles.yaml from a run on real pages",
 }

@@ -129,7 +129,7 @@ class Conversions:
     def run(self, name: str, file: Path, to: str, before: str) -> Path | None:
         """file: of the format `before`; the converted file, None where it is skipped."""
         from tokenize_kit.change.convert import convert
-        from tokenize_kit.change.source import open_source
+        from tokenize_kit.change.original import open_source
         from tokenize_kit.change.verify import unigram_scores
 
         head = f"{name}: {before} to {to}"

@@ -22,9 +22,8 @@ TYPE_CHECKING = False  # typing is not imported before `watch` looks
 if TYPE_CHECKING:
     from typing import Any
 
-    from curate.api.corpus import Corpus
+    from curate.api.corpus import Corpus, run_recipe
     from curate.api.result import Result
-    from curate.api.run import run_recipe
     from curate.steps.recipe import load
 
 with suppress(FileNotFoundError):  # the working folder is gone
@@ -35,7 +34,7 @@ _PLACES = {
     "Corpus": "curate.api.corpus",
     "Result": "curate.api.result",
     "load": "curate.steps.recipe",
-    "run_recipe": "curate.api.run",
+    "run_recipe": "curate.api.corpus",
 }
 
 

@@ -34,7 +34,7 @@ sys.path.insert(0, str(ROOT))
 from benchmarks.generated_corpus import write_parquet  # noqa: E402
 from benchmarks.page_variants import write_variants  # noqa: E402
 from benchmarks.shared_texts import SHARED, english  # noqa: E402
-from curate.inspect.forecast.figures import Figures, run_figures  # noqa: E402
+from curate.inspect.forecast.forecast import Figures, run_figures  # noqa: E402
 
 RECIPES = ("fineweb", "ccnet-llama1", "c4", "refinedweb", "dclm-baseline")
 TARGET = ROOT / "curate" / "inspect" / "forecast" / "figures.yaml"

@@ -87,7 +87,7 @@ def test_every_import_of_ours_names_a_module_that_there_is() -> None:
 # and the pipe by which a worker answers.
 PRINTERS = {
     "llmcurate/base/terminal.py",
-    "curate/run/standard_output.py",
+    "curate/cli/execution.py",
 }
 WORDS = ("print", "echo", "stdout", "stderr")  # one of which a file has that prints
 

@@ -1,19 +1,94 @@
-"""`Corpus`: files to read and the steps that their documents go through, put together in Python."""
+"""Runs from Python: `Corpus`, files to read and the steps that their documents go through, and
+`run_recipe`, a recipe by name, by file or as an object.
+
+Tables and rows in memory are inputs too: each is a file in the folder for caches, by its content.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from curate.api.result import Location, Result, result_of
-from curate.api.run import sbatch
-from curate.api.tables import names_of
+from llmcurate.base.disk.files import cache_folder, file_digest, temporary_name
 from llmcurate.base.errors import UsageError
 
 if TYPE_CHECKING:
     from curate.steps.recipe import Recipe
+
+
+ROWS = 10_000  # of a row group, whatever pieces a table comes in
+TAKES = "files, folders, URLs, tables (pandas, polars, Arrow, datasets) or a list of dicts"
+
+
+def names_of(inputs: Any) -> list[str]:
+    """The names of one input or of several; those of tables and rows, of files with their content.
+    UsageError names the type of what is no input."""
+    if isinstance(inputs, (str, os.PathLike)):
+        return [os.fspath(inputs)]
+    if _is_table(inputs):
+        return [_kept(_tables(inputs))]
+    if isinstance(inputs, Mapping) or not isinstance(inputs, Iterable):
+        raise UsageError(f"documents are read from {TAKES}, not from {type(inputs).__name__}")
+    items = list(inputs)
+    if items and all(isinstance(item, Mapping) for item in items):
+        return [_kept(_tables(items))]
+    return [name for item in items for name in names_of(item)]
+
+
+def _is_table(value: Any) -> bool:
+    return any(
+        hasattr(value, n) for n in ("__arrow_c_stream__", "__arrow_c_array__", "with_format")
+    )
+
+
+def _tables(value: Any) -> Iterator[Any]:
+    """The Arrow tables of a table, or of rows."""
+    import pyarrow as pa
+
+    if isinstance(value, list):
+        names = dict.fromkeys(name for row in value for name in row)
+        yield pa.table({name: [row.get(name) for row in value] for name in names})
+    elif hasattr(value, "with_format"):  # of Hugging Face's datasets
+        yield from value.with_format("arrow").iter(ROWS)
+    else:
+        streams = hasattr(value, "__arrow_c_stream__")
+        yield pa.table(value) if streams else pa.table(pa.record_batch(value))
+
+
+def _kept(tables: Iterator[Any]) -> str:
+    """The parquet file of the tables, in a folder of the cache that has its content's name."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    home = cache_folder() / "tables"
+    home.mkdir(parents=True, exist_ok=True)
+    aside = home / temporary_name("table.parquet")
+    try:
+        first = next(tables, pa.table({}))
+        names = [n for n in first.column_names if not n.startswith("__index_level_")]
+        schema = first.select(names).schema.remove_metadata()
+        with pq.ParquetWriter(aside, schema, compression="zstd", store_schema=False) as writer:
+            writer.write_table(_whole(first, schema), ROWS)
+            for table in tables:
+                writer.write_table(_whole(table, schema), ROWS)
+        path = home / file_digest(aside, "xxh3-128") / "table.parquet"
+        path.parent.mkdir(exist_ok=True)
+        aside.replace(path)
+    except (pa.ArrowException, TypeError) as error:
+        raise UsageError(f"the rows are no table: {' '.join(str(error).split())}") from None
+    finally:
+        aside.unlink(missing_ok=True)
+    return str(path)
+
+
+def _whole(table: Any, schema: Any) -> Any:
+    return table.select(schema.names).cast(schema).combine_chunks()
+
 
 Steps = list[tuple[str, dict[str, Any]]]
 
@@ -58,7 +133,7 @@ class Corpus:
         return self._with([(name, settings)])
 
     def extract(self, **settings: Any) -> Corpus:
-        """With the main text of web pages: extract(format="markdown")."""
+        """With the main text of web pages: extract(output="markdown")."""
         return self.step("extract", **settings)
 
     def language(self, **settings: Any) -> Corpus:
@@ -170,3 +245,64 @@ def _shared(steps: Steps, /, **settings: Any) -> Steps:
                 )
             taker[setting] = value
     return steps
+
+
+def run_recipe(
+    recipe: Location | Recipe,
+    inputs: Location | Iterable[Location],
+    out: Location,
+    *,
+    limit: int | None = None,
+    share: float | None = None,
+    text_column: str | None = None,
+    split: str | None = None,
+    config: str | None = None,
+    workers: int = 0,
+    engine: str = "local",
+    address: str | None = None,
+    slurm: Mapping[str, str | int] | None = None,
+    scratch: Location | None = None,
+    allow_python: bool = False,
+    quiet: bool = False,
+    **settings: Mapping[str, Any],
+) -> Result:
+    """Runs a recipe over files and returns the result; the same call again resumes.
+
+        run_recipe("fineweb", "crawl/*.warc.gz", "out", language={"keep": ["en"]}, workers=4)
+
+    recipe: the name of a shipped one, a file, or an object that `load` or `Corpus.recipe` gave.
+    inputs: files, folders, patterns or URLs; without any, [], the recipe names its own. out: a
+    folder or a URL. limit, share: documents to read, the first ones, or a share drawn by id.
+    text_column: the column of the texts. split, config: of data sets of the hub, train without one.
+    workers: number of processes; 0: one a core. engine, address, scratch: as the options of
+    `llmcurate run`; slurm: options of sbatch, as {"partition": "cpu"}. allow_python: the recipe may
+    run the Python files that it names. settings: of steps by name, or of the section `read`, each a
+    mapping.
+
+    Raises UsageError where the call is wrong, RunFailed where the run cannot go on, LockHeld where
+    another process works in `out`; each is one line that says what to do.
+    """
+    from curate.run.records import Options
+    from curate.steps.recipe import Change, load, parse
+
+    reading = {"limit": limit, "share": share, "split": split, "config": config}
+    reading["columns.text"] = text_column
+    changes = []
+    for section, values in settings.items():
+        written = f"{section}={values!r}"
+        if not isinstance(values, Mapping):
+            raise UsageError(f"{written}: settings are a mapping, as {section}={{'key': value}}")
+        changes += [Change(section, str(key), value, written) for key, value in values.items()]
+    changes += [Change("read", k, v, f"{k}={v}") for k, v in reading.items() if v is not None]
+    if isinstance(recipe, (str, os.PathLike)):
+        chosen = load(Path(recipe) if isinstance(recipe, os.PathLike) else recipe, tuple(changes))
+    else:
+        chosen = parse(str(recipe), recipe.name, tuple(changes)) if changes else recipe
+    options = Options(workers, quiet, engine, address, allow_python=allow_python)
+    options = replace(options, slurm=sbatch(slurm))
+    return result_of(chosen, names_of(inputs), out, options, scratch)
+
+
+def sbatch(options: Mapping[str, str | int] | None) -> tuple[str, ...]:
+    """Options of sbatch as the engine takes them, KEY=VALUE."""
+    return tuple(f"{key}={value}" for key, value in (options or {}).items())

@@ -7,8 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from curate.api.command_settings import CommandSettings, Count
-from curate.api.tokenizer_settings import TokenizerExtend
+from curate.api.command_settings import CommandSettings, Count, TokenizerExtend
 
 
 class ModelTransplant(CommandSettings):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import Annotated, Any, Optional
 
 import typer
 
@@ -24,9 +24,6 @@ from curate.cli.settings import Steps, command, run_steps
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
 from llmcurate.base.terminal import answer, coloured, echo, echo_json
-
-if TYPE_CHECKING:
-    from curate.cli.options import CommandOptions
 
 dedup_app = group("dedup", "Keep one of each set of copies (dedup IN...).", default=True)
 
@@ -124,7 +121,7 @@ def clusters(
     import sys
 
     from curate.api.command_settings import Clusters
-    from curate.inspect.report import clusters as browsing
+    from curate.inspect.report import duplicates as browsing
 
     out = newest("dedup", out, "OUT")
     chosen = Clusters.of(**settings)
@@ -156,7 +153,6 @@ def import_signatures(
     llmcurate dedup import signatures.parquet -o theirs
     llmcurate dedup new/ --method minhash --against theirs -o out
     """
-
     from curate.dedup.minhash.lean_minhash import import_signatures as make_index
 
     documents, record = make_index(signatures, out)
@@ -171,7 +167,6 @@ def hashes(as_json: Json = False, **settings: Any) -> None:
 
     Shows their speed, and the odds of a collision.
     """
-
     from curate.api.command_settings import Hashes
     from curate.dedup.hashes import hash_speeds, hash_table
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,12 +16,14 @@ from curate.run import workspace
 from curate.steps.contracts import to_fetch
 from llmcurate.base.disk.units import counted, format_bytes
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal import echo, echo_json, say
+from llmcurate.base.terminal import echo, echo_json, json_line, say, tell
 
 if TYPE_CHECKING:
     from curate.run.plan import RunPlan
-    from curate.run.records import Outcome
+    from curate.run.records import Options, Outcome
     from curate.steps.recipe import Recipe
+
+NAME = Path("-")  # what stands for standard output as OUT
 
 
 def execute(recipe: Recipe, inputs: list[str], options: CommandOptions, title: str) -> Outcome:
@@ -47,7 +52,6 @@ def execute(recipe: Recipe, inputs: list[str], options: CommandOptions, title: s
         # comes up again.
         plan = _plan(recipe, inputs, space, as_if, True)
         say(f"a run would end with: {error}", options.quiet)
-    from curate.run import standard_output
     from curate.run.driver import run_plan, working_folder
     from curate.run.records import Outcome
 
@@ -63,9 +67,8 @@ def execute(recipe: Recipe, inputs: list[str], options: CommandOptions, title: s
     if options.dry_run:
         _show_plan(plan, out, options, space)
         return Outcome(out, plan)
-    if options.out == standard_output.NAME:
-        run = standard_output.run_to_standard_output
-        outcome = run(plan, options.run_options(), options.as_json)
+    if options.out == NAME:
+        outcome = run_to_standard_output(plan, options.run_options(), options.as_json)
     else:
         workers = options.workers or (space.workers if space else 0)
         outcome = run_plan(plan, out, options.run_options(workers), url)
@@ -95,8 +98,7 @@ def _show_plan(
         if options.as_json and all(p.makes != "corpus" for p in plan.recipe.products):
             echo_json(planned)  # a mix prints its own
         return
-    from curate.inspect.forecast.figures import find_figures
-    from curate.inspect.forecast.forecast import forecast, parse_prices, text
+    from curate.inspect.forecast.forecast import find_figures, forecast, parse_prices, text
 
     prices = parse_prices(options.scale.prices)
     sources = find_figures(plan.recipe, options.scale.sample, out, space)
@@ -197,3 +199,31 @@ def print_outcome(outcome: Outcome, options: CommandOptions) -> None:
         if outcome.published is not None:
             summary["published"] = vars(outcome.published)
         echo_json(summary)
+
+
+def run_to_standard_output(plan: RunPlan, options: Options, as_json: bool) -> Outcome:
+    """Runs the plan in a folder that goes afterwards, and writes what it keeps as JSON lines; the
+    outcome goes to standard error. UsageError where it makes products, or no corpus."""
+    from curate.formats.jsonl import json_lines
+    from curate.run.build import corpus_batches
+    from curate.run.driver import run_planned
+    from curate.run.records import funnel, json_of, record
+
+    if not plan.stages or plan.products:
+        raise UsageError("-o - writes a corpus, and this run makes something else: give -o OUT")
+    with tempfile.TemporaryDirectory(prefix="llmcurate-out-") as folder:
+        outcome = run_planned(plan, Path(folder, "out"), options, lambda *report: lambda: None)
+        try:
+            for line in json_lines(corpus_batches(outcome.out / "corpus", None)):
+                if sys.stdout.isatty():
+                    line = json_line(line.decode("utf-8")).encode("utf-8")
+                sys.stdout.buffer.write(line)
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:  # who reads has had enough; the interpreter must not try again
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise
+    if as_json:
+        echo_json(json_of(outcome.totals()), sys.stderr)
+    elif not options.quiet:
+        tell(funnel(record(outcome)))
+    return outcome

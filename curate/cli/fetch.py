@@ -49,7 +49,6 @@ def fetch(
     llmcurate fetch warc.paths.gz --base https://data.commoncrawl.org/ --limit 3 -o crawl
     llmcurate fetch --index example.org --crawl CC-MAIN-2024-22 -o example
     """
-
     from curate.api.command_settings import Fetch
     from curate.fetch.ranged import is_rows
 

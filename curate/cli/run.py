@@ -121,7 +121,7 @@ def extract(
 
     \b
     Example:
-    llmcurate extract crawl.warc.gz -o out --format markdown
+    llmcurate extract crawl.warc.gz -o out --output markdown
     """
     run_steps("extract", [("extract", settings)], inputs, options, sets)
 

@@ -56,7 +56,7 @@ def fields_of(name: str) -> dict[str, dict[str, Any]]:
 
 def settings_classes() -> dict[str, type[CommandSettings]]:
     """The classes of settings of commands that run no step, by name."""
-    from curate.api import model_settings, tokenizer_settings  # noqa: F401 (their classes join)
+    from curate.api import model_settings  # noqa: F401 (its classes join)
     from curate.api.command_settings import CommandSettings
 
     return {kind.__name__: kind for kind in CommandSettings.__subclasses__()}

@@ -161,7 +161,7 @@ def tokenizer_eval(
     import shutil
     import sys
 
-    from curate.api.tokenizer_settings import TokenizerEval
+    from curate.api.command_settings import TokenizerEval
     from curate.inspect.results import check_folder
     from curate.inspect.tokenizers import evaluate
 

@@ -173,7 +173,7 @@ def generate(
         _check_text(text, "a prompt")
     folder = newest("model", model, "--model")
     with needs_training():
-        from train.generate.generate import Filling, Sampling, complete, load
+        from train.generate import Filling, Sampling, complete, load
 
         sampling = Sampling(
             temperature=chosen.temperature,
@@ -266,7 +266,6 @@ def _prompts(file: Path) -> list[str]:
 
 
 def _prompt(line: str, where: str) -> str:
-
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):
@@ -279,7 +278,6 @@ def _prompt(line: str, where: str) -> str:
 
 
 def _check_text(text: str, where: str) -> None:
-
     try:
         text.encode()
     except UnicodeEncodeError:  # bytes of the command line, or half of a surrogate pair in JSON
@@ -299,7 +297,6 @@ def export(inputs: Inputs = None, *, options: CommandOptions, **settings: Any) -
     llmcurate export corpus/ -o out --format warc
     llmcurate export model/ -o hf-model --dtype bfloat16
     """
-
     from curate.api.command_settings import Export
     from curate.formats.folders import OF_DOCUMENTS, kinds_of
 

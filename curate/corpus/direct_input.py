@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,10 @@ from curate.documents.documents import NUMBER
 from curate.formats.events import MOST_NAMED
 from curate.formats.inputs import InputPlan
 from curate.formats.read_settings import ReadSettings
-from curate.formats.reading import Account, PartitionReader, no_text
+from curate.formats.reading import Account, PartitionReader, no_text, plan_reading
 from llmcurate.base.disk.files import write_text
-from llmcurate.base.errors import RunFailed
+from llmcurate.base.errors import RunFailed, UsageError
+from llmcurate.base.terminal import say
 
 _TOO_LONG = ("record_too_large", "line_too_long")  # rules of readers
 
@@ -38,6 +39,22 @@ class DirectInput:
         self.tally: dict[str, Any] = {}
         self.too_long = ""
         self.account = Account()
+
+    @classmethod
+    def of_texts(
+        cls, inputs: Iterable[str], read: ReadSettings | None = None, quiet: bool = False
+    ) -> DirectInput:
+        """That of inputs of a command that takes texts, once notices on them are said; UsageError
+        for web pages."""
+        read = read or ReadSettings()
+        plan = plan_reading(inputs, read)
+        if web := [file for file in plan.files if file.holds_pages]:
+            raise UsageError(
+                f"input {web[0].path} holds web pages, not text: run `llmcurate extract` first"
+            )
+        for notice in plan.notices:
+            say(notice, quiet)
+        return cls(plan, read)
 
     def batches(self, columns: list[str] | None) -> Iterator[pa.RecordBatch]:
         """Columns (None: all) of the documents that have text, in input order."""

@@ -91,7 +91,7 @@ class Removal(CorpusStep):
 class DedupStep(Removal):
     """The settings and the way of dropping that all dedups share."""
 
-    of_texts: ClassVar[bool] = False  # copies are whole texts (overlooked.py)
+    of_texts: ClassVar[bool] = False  # copies are whole texts (`overlooked`)
     # Settings that may differ between a run and the index it is compared with. Sketches do not
     # depend on them, except that the survivor may be chosen by a column of its own.
     free: ClassVar[frozenset[str]] = frozenset({"survivor", "against", "max_removal"})

@@ -6,15 +6,16 @@ import shutil
 import sys
 import time
 from collections import Counter
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
+from ipaddress import ip_address
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
 from curate.dedup.minhash.near_duplicates import DedupMinhash, predicted
-from curate.demo.score import Result, format_table, score
-from curate.demo.web import build_web, read_truth
+from curate.demo.web import Page, build_web, read_truth
 from curate.documents.edits import EDITS, edits_of
 from curate.documents.rejected import first_reasons, rejected_files
 from curate.run.driver import run_planned
@@ -24,7 +25,203 @@ from curate.run.workspace import create, find
 from curate.steps.recipe import Recipe, build, load
 from llmcurate.base.disk.files import part_files, write_text
 from llmcurate.base.disk.units import counted
-from llmcurate.base.terminal import echo, echo_json, say
+from llmcurate.base.terminal import echo, echo_json, say, table
+
+QUALITY = ("c4", "gopher_quality", "gopher_repetition", "fineweb_quality")
+# Which steps may see to an expectation, and how people read it.
+STEPS: dict[str, tuple[str, ...]] = {
+    "dropped:url": ("url_filter",),
+    "dropped:language": ("language",),
+    "dropped:quality": (*QUALITY, "language"),  # a menu may have no language to speak of
+    "dropped:exact_url": ("dedup_exact.same_url",),
+    "dropped:exact_text": ("dedup_exact.same_text",),
+    "dropped:near": ("dedup_minhash",),
+}
+WANTED = {
+    "kept": "kept",
+    "dropped:url": "dropped by its address",
+    "dropped:language": "dropped by its language",
+    "dropped:quality": "dropped by a text filter",
+    "dropped:exact_url": "one page an address kept",
+    "dropped:exact_text": "one page a text kept",
+    "dropped:near": "one of both kept",
+    "cut:substring": "one copy of the passage kept",
+    "replaced:pii": "replaced in the text",
+}
+PII_RULES = {"email": "email", "ip": "ip", "phone": "phone"}  # type in the truth: rule of the step
+
+
+@dataclass(frozen=True)
+class Row:
+    """One kind of plant and what should happen to it.
+
+    recall: done / planted. expected: the recall that a right pipeline has; under 1 for near copies,
+    of which MinHash finds a share that depends on their similarity. precision: of all that the
+    steps of this expectation dropped (or replaced), the share that was planted for them; None where
+    nothing is dropped. by: which steps did it.
+    """
+
+    kind: str
+    expect: str
+    planted: int
+    done: int
+    expected: float
+    precision: float | None
+    by: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def recall(self) -> float:
+        """Share of the planted that was treated as it should be."""
+        return self.done / self.planted
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came out of a run. kept: id -> text; rejected: id -> (step, rule) of the first reason;
+    replaced: id -> how many spans of each PII rule were replaced in a kept document; cut: ids of
+    kept documents that lost a passage of which a copy stands elsewhere."""
+
+    kept: Mapping[str, str]
+    rejected: Mapping[str, tuple[str, str]]
+    replaced: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    cut: frozenset[str] = frozenset()
+
+    def step(self, name: str) -> str:
+        """The step that dropped a document, with the rule for exact dedup; "" for none."""
+        step, rule = self.rejected.get(name, ("", ""))
+        step = step.partition("#")[0]
+        return f"{step}.{rule}" if step == "dedup_exact" else step
+
+
+def score(truth: Sequence[Page], result: Result, predicted: Mapping[float, float]) -> list[Row]:
+    """One row a kind of plant; near copies by similarity, of which `predicted` gives the share that
+    the chosen bands and rows should find. Documents that the truth does not know are ignored."""
+    right = _rightly_dropped(truth, result)
+    ids = {r.id for r in truth}
+    precision = {}
+    for expect, steps in STEPS.items():
+        dropped = {i for i in ids if result.step(i) in steps}
+        precision[expect] = len(dropped & right) / len(dropped) if dropped else None
+    rows = []
+    order = list(WANTED)
+    groups = {_group(r) for r in truth}
+    for kind, expect, similarity in sorted(
+        groups, key=lambda g: (order.index(g[1]), g[0], -(g[2] or 0))
+    ):
+        group = [r for r in truth if _group(r) == (kind, expect, similarity)]
+        if expect == "replaced:pii":
+            rows += _pii(group, result)
+            continue
+        if expect == "cut:substring":
+            rows.append(_passages(group, result, truth))
+            continue
+        if expect.startswith("kept"):
+            done = sum(_stands(r, result.kept, truth) for r in group)
+            rows.append(Row(kind, expect, len(group), done, 1.0, None))
+            continue
+        hit = [r.id for r in group]
+        if expect in ("dropped:exact_text", "dropped:near"):
+            clusters = {r.cluster for r in group}
+            hit = [r.id for r in truth if r.cluster in clusters]
+        hit = [i for i in hit if i in right and result.step(i) in STEPS[expect]][: len(group)]
+        by = dict(Counter(result.step(i) for i in hit))
+        name = kind if similarity is None else f"{kind} {similarity:.2f}"
+        expected = 1.0 if similarity is None else predicted[similarity]
+        rows.append(Row(name, expect, len(group), len(hit), expected, precision[expect], by))
+    return rows
+
+
+def _group(record: Page) -> tuple[str, str, float | None]:
+    return record.kind, record.expect[0], record.similarity
+
+
+def _members(truth: Iterable[Page], kinds: Sequence[str]) -> dict[str, list[str]]:
+    of_kinds = {r.cluster for r in truth if r.kind in kinds}
+    clusters: dict[str, list[str]] = {}
+    for page in truth:
+        if page.cluster and page.cluster in of_kinds:
+            clusters.setdefault(page.cluster, []).append(page.id)
+    return clusters
+
+
+def _rightly_dropped(truth: Sequence[Page], result: Result) -> set[str]:
+    """Ids of all documents that it was right to drop: junk, and all but one of each set of copies,
+    whichever stays."""
+    junk = ("dropped:url", "dropped:language", "dropped:quality", "dropped:exact_url")
+    right = {r.id for r in truth if r.expect[0] in junk and r.id in result.rejected}
+    for members in _members(truth, ("exact_dup", "near_dup")).values():
+        gone = [i for i in members if result.step(i).startswith("dedup_")]
+        stays = any(i in result.kept for i in members)
+        right.update(gone if stays else gone[1:])  # without a survivor one too many went
+    return right
+
+
+def _stands(record: Page, kept: Mapping[str, str], truth: Sequence[Page]) -> bool:
+    if record.id in kept:
+        return True
+    cluster = record.cluster
+    copies = ("exact_dup", "near_dup")
+    return bool(cluster) and any(
+        r.id in kept for r in truth if r.cluster == cluster and r.kind in copies
+    )
+
+
+def _passages(group: Sequence[Page], result: Result, truth: Sequence[Page]) -> Row:
+    """Passages that two pages share: one copy of each should be left in the corpus. Near copies
+    that stayed share passages too, so cutting those is right as well."""
+    passages = [r.planted["passage"] for r in group]
+    done = sum(sum(p in text for text in result.kept.values()) == 1 for p in passages)
+    right = {i for r in group for i in (r.id, r.source_id)}
+    right.update(i for members in _members(truth, ("near_dup",)).values() for i in members)
+    precision = len(result.cut & right) / len(result.cut) if result.cut else None
+    by = {"dedup_suffix_array": done} if done else {}
+    return Row(group[0].kind, "cut:substring", len(group), done, 1.0, precision, by)
+
+
+def _pii(group: Sequence[Page], result: Result) -> list[Row]:
+    """One row a type. Addresses of private networks and of documentation are nobody's: they should
+    stay, and cost precision where they do not."""
+    rows = []
+    for kind, rule in PII_RULES.items():
+        planted = done = spans = 0
+        for page in group:
+            text = result.kept.get(page.id, "")
+            values = [p["value"] for p in page.planted["pii"] if p["type"] == kind]
+            public = [v for v in values if kind != "ip" or ip_address(v).is_global]
+            planted += len(public)
+            done += sum(bool(text) and v not in text for v in public)
+        spans = sum(rules.get(rule, 0) for rules in result.replaced.values())
+        if planted:
+            precision = min(1.0, done / spans) if spans else None
+            by = {"pii": done}
+            rows.append(Row(f"pii: {kind}", "replaced:pii", planted, done, 1.0, precision, by))
+    return rows
+
+
+def format_table(rows: Sequence[Row]) -> str:
+    """The rows as plain text for a terminal, with what the columns mean."""
+    head = ("planted", "what should happen", "pages", "done", "recall", "ideal", "precision", "by")
+    body = [
+        (
+            r.kind.replace("_", " "),
+            WANTED[r.expect],
+            str(r.planted),
+            str(r.done),
+            f"{r.recall:.3f}",
+            f"{r.expected:.3f}",
+            "-" if r.precision is None else f"{r.precision:.3f}",
+            ", ".join(f"{k} {n}" for k, n in sorted(r.by.items(), key=lambda kv: -kv[1])),
+        )
+        for r in rows
+    ]
+    lines = table(head, body, left=(0, 1, 7))
+    lines += [
+        "recall: done of what was planted. ideal: the recall of a right pipeline (the more alike",
+        "two copies are, the more surely MinHash finds them). precision: of all that the steps on",
+        "the right dropped or replaced, the share that was planted for it.",
+    ]
+    return "\n".join(lines)
+
 
 # Settings of url_filter, each a file with these lines: a domain with its subdomains; words, the
 # second of which must not block Essex or a sextet.

@@ -22,24 +22,22 @@ from typing import TYPE_CHECKING
 
 from curate.experiment import budget as budgets
 from curate.experiment.corpora import (
-    PLACEBO,
-    Corpus,
-    Sets,
-    check_inputs,
-    distinct,
-    read_sets,
-    run_recipes,
-)
-from curate.experiment.encoding import (
     ORDER,
     OTHER_ORDER,
+    PLACEBO,
     Choice,
+    Corpus,
+    Sets,
     Tokenizer,
     are_equal,
+    check_inputs,
     check_shards,
     choose_tokenizers,
+    distinct,
     encode_corpus,
     make_tokenizers,
+    read_sets,
+    run_recipes,
 )
 from curate.experiment.evaluation import (
     EvalText,

@@ -17,13 +17,15 @@ import numpy as np
 import pyarrow as pa
 
 from curate.extract.attributes import automaton
+from curate.extract.comments import MARKS, split
 from curate.extract.entities import entity_table
 from curate.extract.features import MASS
 from curate.extract.inputs import COUNT, PAGE_COUNT, fill, fill_page, look
-from curate.extract.metadata import FIELDS
+from curate.extract.links import room, with_links
+from curate.extract.metadata import DOCUMENT, FIELDS, TITLE
 from curate.extract.metadata_choice import stated
-from curate.extract.net import choose, fitted, groups_of
-from curate.extract.render import render
+from curate.extract.net import KINDS, choose, fitted, groups_of
+from curate.extract.render import PLAIN, TABLES, Writing, render
 from curate.extract.scan import count_tags, scan
 from curate.extract.tags import ATTR, END, LINK_BYTES, MAX_ELEMENTS, START, TAG, hash_table
 from curate.text.buffers import text_buffers
@@ -56,14 +58,18 @@ class MainTexts:
     linked: np.ndarray
     data: np.ndarray
 
-    def stated(self, row: int) -> list[str | None]:
-        """Title, date, author and language as page `row` states them, None where it does not."""
-        return stated(self.data, self.meta[row].tolist())
+    def stated(self, row: int, url: str | None = None) -> list[str | None]:
+        """Title, date, author, language and site as page `row` states them, None where it does not;
+        url: its address."""
+        kind = KINDS[self.kinds[row]] if self.kinds[row] >= 0 else ""
+        return stated(self.data, self.meta[row].tolist(), url or "", kind)
 
 
-def main_texts(pages: pa.LargeStringArray, markdown: bool = False, net: Any = None) -> MainTexts:
+def main_texts(
+    pages: pa.LargeStringArray, writing: Writing = PLAIN, net: Any = None, urls: Any = ()
+) -> MainTexts:
     """The main texts of decoded HTML pages, a row each; a null page has none. net: other weights
-    than the fitted ones (net.Net)."""
+    than the fitted ones (net.Net); urls: of the pages, if links are wanted."""
     data, offsets = text_buffers(pages)
     rows = len(offsets) - 1
     tags, meta = np.zeros(rows, np.int64), np.zeros((rows, FIELDS, 3), np.int64)
@@ -71,28 +77,52 @@ def main_texts(pages: pa.LargeStringArray, markdown: bool = False, net: Any = No
     linked = np.zeros(rows, np.float32)
     texts = [b""] * rows
     net = net or fitted()
+    known, tables_as = ("auto", *KINDS).index(writing.kind) - 1, TABLES.index(writing.tables)
+    markdown = writing.output == "markdown"
+    linking = markdown and writing.links == "keep"
+    between = MARKS[markdown] if writing.comments == "mark" else b"\n\n"
     for row, (a, z) in enumerate(itertools.pairwise(offsets.tolist())):
         tags[row] = count_tags(data, a, z)
         if z > a and tags[row] <= MAX_ELEMENTS:
-            page, blocks, nodes, meta[row] = scan(data, a, z, tags[row], tables())
+            links = room(tags[row] if linking else 0)
+            page, blocks, nodes, meta[row] = scan(data, a, z, tags[row], tables(), links)
             if len(blocks):
-                keep, kinds[row], chances[row] = choose(page, blocks, nodes, net)
-                texts[row] = render(page, blocks, nodes, keep, markdown).tobytes()
+                title = title_of(data, meta[row])
+                keep, kinds[row], chances[row] = choose(page, blocks, nodes, title, net, known)
+                parts = [keep]
+                if writing.comments != "auto" and KINDS[kinds[row]] == "article":
+                    parts = split(page, blocks, nodes, keep, writing.comments)
+                    keep = np.logical_or.reduce(parts)
+                shown = page, blocks
+                if linking:
+                    url = (urls and urls[row]) or ""
+                    shown = with_links(page, blocks, nodes, links, data[a:z], a, url)
+                texts[row] = between.join(
+                    render(page, blocks, nodes, part, markdown, tables_as, *shown).tobytes()
+                    for part in parts
+                )
                 linked[row] = blocks[keep][:, LINK_BYTES].sum() / max(1, len(texts[row]))
     text = pa.array(texts, pa.large_binary()).view(pa.large_string())
     return MainTexts(text, tags, meta, kinds, chances, linked, data)
 
 
-def main_text(page: str, markdown: bool = False) -> str:
+def title_of(data: np.ndarray, meta: np.ndarray) -> np.ndarray:
+    """The bytes of the title that a page states: of its element, else of Open Graph."""
+    field = DOCUMENT if meta[DOCUMENT, 0] else TITLE
+    _, start, end = meta[field]
+    return data[start:end]
+
+
+def main_text(page: str, writing: Writing = PLAIN) -> str:
     """The main text of one page."""
-    text: str = main_texts(pa.array([page], pa.large_string()), markdown).text[0].as_py()
+    text: str = main_texts(pa.array([page], pa.large_string()), writing).text[0].as_py()
     return text
 
 
 @njit(cache=True, nogil=True)
-def inputs_of(text, blocks, nodes):
+def inputs_of(text, blocks, nodes, title):
     """rows, page, groups and mass of `Seen`, of a page with at least one block."""
-    seen = look(text, blocks, nodes)
+    seen = look(text, blocks, nodes, title)
     rows = np.zeros((len(blocks), COUNT), np.float32)
     for i in range(len(blocks)):
         fill(i, blocks, nodes, seen, rows[i])
@@ -105,13 +135,14 @@ def inputs_of(text, blocks, nodes):
 @dataclass
 class Seen:
     """What the network sees of a page. texts: one a block; text, blocks, nodes: what the scanner
-    gives, uint8[] and the tables of tags.py; rows: float32[blocks, COUNT]; page:
+    gives, uint8[] and the tables of tags.py; title: uint8[]; rows: float32[blocks, COUNT]; page:
     float32[PAGE_COUNT]; groups: int64[GROUPS, blocks]; mass: float32[blocks], letters."""
 
     texts: list[str]
     text: np.ndarray
     blocks: np.ndarray
     nodes: np.ndarray
+    title: np.ndarray
     rows: np.ndarray
     page: np.ndarray
     groups: np.ndarray
@@ -123,7 +154,8 @@ def look_at(page: str) -> Seen:
     # A copy can be written to, as a batch can: the scanner is compiled once for both.
     data = np.frombuffer(page.encode("utf-8"), np.uint8).copy()
     tags = count_tags(data, 0, len(data))
-    text, blocks, nodes, _ = scan(data, 0, len(data), tags, tables())
+    text, blocks, nodes, meta = scan(data, 0, len(data), tags, tables(), room(0))
+    title = title_of(data, meta)
     raw = text.tobytes()
     texts = [raw[b[START] : b[END]].decode() for b in blocks]
-    return Seen(texts, text, blocks, nodes, *inputs_of(text, blocks, nodes))
+    return Seen(texts, text, blocks, nodes, title, *inputs_of(text, blocks, nodes, title))

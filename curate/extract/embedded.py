@@ -7,7 +7,6 @@ text. Only pages of less than FEW letters are looked at, so that others cost not
 
 from __future__ import annotations
 
-import html
 import json
 import re
 from collections.abc import Iterator
@@ -22,6 +21,8 @@ from curate.extract.markup import FEW, SURER
 from curate.extract.metadata import BYLINES, SCRIPTS
 from curate.extract.metadata_choice import things_of
 from curate.extract.net import KINDS, fitted
+from curate.extract.render import PLAIN, Writing
+from curate.text.encodings import unescape
 
 # Chosen on WCXB (docs/extraction.md): on pages with more text of their own, data made it worse.
 ENOUGH = 200  # letters that embedded text must have
@@ -52,7 +53,7 @@ _OF_PAGE = re.compile(r"Article|Posting|Comment|Product|Question|Answer")  # of 
 _TITLES, _BODIES = ("headline", "name"), ("articleBody", "text", "description")
 
 
-def embedded_text(page: str, markdown: bool = False) -> tuple[str, str] | None:
+def embedded_text(page: str, writing: Writing = PLAIN) -> tuple[str, str] | None:
     """(text, its source: json-ld, hydration or template) of a decoded page; None where none
     has ENOUGH letters."""
     stated: list[str] = []
@@ -69,18 +70,18 @@ def embedded_text(page: str, markdown: bool = False) -> tuple[str, str] | None:
         elif state := _STATE.search(inside):
             data += _strings(_parsed(inside[state.end() :], alone=False))
     if preloaded := _PRELOADED.search(page):
-        data += _strings(_parsed(html.unescape(preloaded[1] or preloaded[2] or "")))
+        data += _strings(_parsed(unescape(preloaded[1] or preloaded[2] or "")))
     best = ("", "")
     for source, pieces in (("json-ld", stated), ("hydration", data), ("template", templates)):
         pieces = list(dict.fromkeys(pieces))[:MAX_STRINGS]
-        text = "\n\n".join(t for t in _texts(pieces, markdown, source == "template") if t)
+        text = "\n\n".join(t for t in _texts(pieces, writing, source == "template") if t)
         if len(text) >= max(ENOUGH, SURER * len(best[0])):
             best = text, source
     return best if best[0] else None
 
 
 def instead(
-    page: str, text: str, found: MainTexts, row: int, markdown: bool = False
+    page: str, text: str, found: MainTexts, row: int, writing: Writing = PLAIN
 ) -> tuple[str, str] | None:
     """As embedded_text, where it is likelier the page's text than what HTML gave (found, row); None
     else.
@@ -95,7 +96,7 @@ def instead(
     scripts = found.meta[row, SCRIPTS:BYLINES]
     longest = (scripts[:, 2] - scripts[:, 1]).max()
     stated = longest >= LONGER * len(text) and '"articleBody"' in page
-    data = embedded_text(page, markdown) if few or links or stated else None
+    data = embedded_text(page, writing) if few or links or stated else None
     if data is None or len(data[0]) <= len(text):
         return None
     if few:
@@ -174,14 +175,14 @@ def _whole() -> Any:
     return net._replace(out=np.zeros_like(net.out), out_bias=np.full(1, 30, np.float32))
 
 
-def _texts(pieces: list[str], markdown: bool, choose: bool) -> list[str]:
+def _texts(pieces: list[str], writing: Writing, choose: bool) -> list[str]:
     """The text of each piece, which is HTML or plain. choose: its main text alone."""
     # Escapes in JSON may be half a pair, which no column can hold.
     pieces = [p.encode("utf-8", "replace").decode("utf-8").replace("\0", "") for p in pieces]
     pages = [p if choose or _IS_HTML.search(p) else None for p in pieces]
     net = None if choose else _whole()
-    texts = main_texts(pa.array(pages, pa.large_string()), markdown, net).text.to_pylist()
+    texts = main_texts(pa.array(pages, pa.large_string()), writing, net).text.to_pylist()
     return [
-        html.unescape(piece).strip() if page is None else text
+        unescape(piece).strip() if page is None else text
         for piece, page, text in zip(pieces, pages, texts, strict=True)
     ]

@@ -12,6 +12,7 @@ from html.entities import html5
 import numpy as np
 
 from curate.extract.tags import hash_table, look_up
+from curate.text.folding import put_code
 from llmcurate.base.kernels import njit
 
 LONGEST = max(len(name) for name in html5)  # 32 letters, the semicolon among them
@@ -34,28 +35,6 @@ def _windows_1252() -> np.ndarray:
 
 
 WINDOWS_1252 = _windows_1252()
-
-
-@njit(nogil=True)
-def put_code(out, at, code):
-    """Writes a code point as UTF-8; returns the place behind it."""
-    if code < 0x80:
-        out[at] = code
-        return at + 1
-    if code < 0x800:
-        out[at] = 0xC0 | (code >> 6)
-        out[at + 1] = 0x80 | (code & 0x3F)
-        return at + 2
-    if code < 0x10000:
-        out[at] = 0xE0 | (code >> 12)
-        out[at + 1] = 0x80 | ((code >> 6) & 0x3F)
-        out[at + 2] = 0x80 | (code & 0x3F)
-        return at + 3
-    out[at] = 0xF0 | (code >> 18)
-    out[at + 1] = 0x80 | ((code >> 12) & 0x3F)
-    out[at + 2] = 0x80 | ((code >> 6) & 0x3F)
-    out[at + 3] = 0x80 | (code & 0x3F)
-    return at + 4
 
 
 @njit(nogil=True)

@@ -200,14 +200,19 @@ def may_declare(mime: str | None) -> bool:
 EXTRACTORS: dict[str, Callable[[str], str]] = {"resiliparse": main_text, "text": full_text}
 
 
+PageKind = Literal[
+    "auto", "article", "collection", "documentation", "forum", "listing", "product", "service"
+]
+
+
 @step("extract")
 class Extract(Step):
     """Turns HTML into text; rows that already have text pass unchanged."""
 
     # 2: list bullets and alternative texts, as DCLM has them. 3, 4: blocks by the network.
     # 5: encodings as browsers have them; XHTML, shadow roots, control characters, data of pages
-    # that are mostly links.
-    version: ClassVar[int] = 5
+    # that are mostly links. 6: weights of news too, words and sections; the name of the site.
+    version: ClassVar[int] = 6
 
     extractor: Literal["blocks", "resiliparse", "trafilatura", "justext", "text"] = Field(
         "blocks",
@@ -215,11 +220,24 @@ class Extract(Step):
         " (Li et al. 2024, section 4.2); trafilatura and justext need their libraries; text keeps"
         " all visible text of a page.",
     )
-    format: Literal["text", "markdown"] = Field(
+    output: Literal["text", "markdown"] = Field(
         "text",
-        description="The format that blocks writes: plain text, or Markdown with headings, tables,"
-        " quotes and code.",
+        description="The form that blocks writes: plain text, or Markdown with headings, lists,"
+        " tables, quotes and code.",
     )
+    links: Literal["drop", "keep"] = Field(
+        "drop", description="Whether Markdown has links, as [text](absolute URL)."
+    )
+    comments: Literal["auto", "keep", "drop", "mark"] = Field(
+        "auto",
+        description="Readers' comments on articles: as the network chooses (auto), behind the text"
+        " (keep), left out (drop), or behind a line that says Comments (mark).",
+    )
+    tables: Literal["keep", "drop", "markdown"] = Field(
+        "keep",
+        description="Tables of data: kept, dropped, or written as Markdown in plain text too.",
+    )
+    kind: PageKind = Field("auto", description="The kind of all pages, where it is known.")
     embedded: bool = Field(
         True,
         description="Whether blocks takes the text of a page that has next to none, or links alone,"
@@ -262,7 +280,7 @@ class Extract(Step):
             return docs.drop(docs.text.is_null().to_numpy(zero_copy_only=False), "no_payload")
         batch = Batch(docs, self.max_html_bytes)
         if self.extractor == "blocks":
-            batch.by_blocks(self.format == "markdown", self.embedded)
+            batch.by_blocks(self)
         else:
             batch.one_by_one(self._function())
         return decide(batch.finish(), self.limits())
@@ -338,39 +356,48 @@ class Batch:
                 self.details[row] = f"{type(error).__name__}: {error}"[:200]
         return self
 
-    def by_blocks(self, markdown: bool, embedded: bool) -> Batch:
-        """Text, its source, title, date, author, language and kind of page by blocks."""
+    def by_blocks(self, step: Extract) -> Batch:
+        """Text, its source, title, date, author, language, site and kind of page by blocks."""
         from curate.extract import metadata
         from curate.extract.blocks import main_texts
         from curate.extract.embedded import instead
         from curate.extract.net import KINDS
+        from curate.extract.render import Writing
         from curate.extract.tags import MAX_ELEMENTS
 
-        result = main_texts(pa.array(self.pages, pa.large_string()), markdown)
+        writing = Writing(step.output, step.comments, step.tables, step.links, step.kind)
+        urls = self.docs.table["url"].to_pylist()
+        result = main_texts(pa.array(self.pages, pa.large_string()), writing, urls=urls)
         texts = result.text.to_pylist()
         found = [(result, row) for row in range(len(texts))]
         few = [(r, page) for r, page in enumerate(self.pages) if page and len(texts[r]) < FEW]
         others = {row: other for row, page in few if (other := lost_xhtml(page))}
-        again = main_texts(pa.array(others.values(), pa.large_string()), markdown)
+        html = pa.array(others.values(), pa.large_string())
+        again = main_texts(html, writing, urls=[urls[row] for row in others])
         for k, (row, text) in enumerate(zip(others, again.text.to_pylist(), strict=True)):
             if text and len(text) >= SURER * len(texts[row]):
                 found[row], texts[row], self.pages[row] = (again, k), text, others[row]
                 result.kinds[row], result.chances[row] = again.kinds[k], again.chances[k]
         rows: list[tuple[Any, ...]] = []
+        urls = self.docs.table["url"].to_pylist()
         for row, page in enumerate(self.pages):
             if page is None:
-                rows.append((None,) * 5)
+                rows.append((None,) * 6)
                 continue
             where, k = found[row]
             many = where.tags[k] > MAX_ELEMENTS
             self.tags[row] = where.tags[k] if many else 0
             self.texts[row], source = (None, None) if many else (texts[row], "page")
-            if embedded and not many and (data := instead(page, texts[row], where, k, markdown)):
+            if (
+                step.embedded
+                and not many
+                and (data := instead(page, texts[row], where, k, writing))
+            ):
                 self.texts[row], source = data
-            title, day, by, lang = where.stated(k)
+            title, day, by, lang, site = where.stated(k, urls[row])
             date, author = metadata.published(day), metadata.author(by)
-            rows.append((title, date, author, metadata.language_tag(lang), source))
-        for i, name in enumerate(("title", "published", "author", "lang_hint", "source")):
+            rows.append((title, date, author, metadata.language_tag(lang), site, source))
+        for i, name in enumerate(("title", "published", "author", "lang_hint", "site", "source")):
             kind = DATE if name == "published" else pa.string()
             self.columns[name] = pa.array([values[i] for values in rows], kind)
         unknown = result.kinds < 0

@@ -28,8 +28,8 @@ from llmcurate.base.kernels import njit
 # Columns of a block's measures.
 (
     MASS, LINKED, BOLD, SENTENCES, COMMAS, DIGITS, UPPER, LINES, ENDS, COLON, LOWER, SIGNS, PROSE,
-    MEASURES,
-) = range(14)  # fmt: skip
+    DATES, MEASURES,
+) = range(15)  # fmt: skip
 # Columns of a node's sums over all blocks inside, and Readability's score of it.
 SUM_MASS, SUM_LINKED, SUM_PROSE, SUM_BLOCKS, SCORE, SUMS = range(6)
 # Elements that features ask for around a block, as bits.
@@ -52,7 +52,7 @@ PROSE_MASS, LONG_MASS = 40, 140
 @njit(nogil=True)
 def measure_block(text, a, z, out):
     """Fills MASS and what is counted letter by letter in text[a:z] into out: float32[MEASURES]."""
-    mass = sentences = commas = digits = upper = lines = signs = 0
+    mass = sentences = commas = digits = upper = lines = signs = dates = 0
     last = 0  # 1 where the text ends in what ends sentences, 2 in a colon
     i = a
     while i < z:
@@ -60,6 +60,8 @@ def measure_block(text, a, z, out):
         n = 1
         if b < 0x80:
             mass += 1
+            if 45 <= b <= 58 and i > a and i + 1 < z and not 48 <= b <= 57:
+                dates += 48 <= text[i - 1] <= 57 and 48 <= text[i + 1] <= 57
             if 97 <= b <= 122 or b == 32:
                 if b != 32:
                     last = 0
@@ -103,6 +105,10 @@ def measure_block(text, a, z, out):
             c = text[i + 1] if i + 1 < z else 0
             d = text[i + 2] if i + 2 < z else 0
             mass += 3 if 0xE3 <= b <= 0xE9 else 1
+            if (b == 0xE5 and c == 0xB9 and d == 0xB4) or (
+                b == 0xE6 and ((c == 0x9C and d == 0x88) or (c == 0x97 and d == 0xA5))
+            ):
+                dates += i > a and 48 <= text[i - 1] <= 57
             if b == 0xE3 and c == 0x80:
                 if d == 0x82:
                     sentences += 1
@@ -135,7 +141,7 @@ def measure_block(text, a, z, out):
         i += n
     out[MASS], out[SENTENCES], out[COMMAS] = mass, sentences, commas
     out[DIGITS], out[UPPER] = digits / mass, upper / mass
-    out[LINES], out[SIGNS] = lines, signs
+    out[LINES], out[SIGNS], out[DATES] = lines, signs, dates
     out[ENDS], out[COLON] = last == 1, last == 2
     b = text[a]
     out[LOWER] = 97 <= b <= 122

@@ -17,6 +17,7 @@ from curate.extract.features import (
     BOLD,
     COLON,
     COMMAS,
+    DATES,
     DIGITS,
     ENDS,
     LINES,
@@ -34,6 +35,7 @@ from curate.extract.features import (
     UPPER,
     measure,
 )
+from curate.extract.lexical import WORD_INPUTS, WORDS, word_rows
 from curate.extract.tags import (
     CUT,
     HINTS,
@@ -87,6 +89,7 @@ INPUTS = (
     *(f"{name} of its {kind}" for kind in ("unit", "outer unit", "repeated element")
       for name in ("being", "log units", "share", "linked", "prose", "log mass of each",
                    "log blocks of each", "ordinal", "evenness", "log mass", "depth")),
+    "log dates", *WORD_INPUTS,
 )  # fmt: skip
 PAGE_INPUTS = (
     "log mass", "linked", "prose", "log blocks", "in p", "in li", "in cells", "preformatted",
@@ -108,7 +111,8 @@ _PREFORMATTED, _H1, _H3 = TAGS.index("pre"), TAGS.index("h1"), TAGS.index("h3")
 FIGURES = 5
 Seen = namedtuple(
     "Seen",
-    "measures sums running around heading units path paths path_figures tags tag_paths tag_figures",
+    "measures sums running around heading units path paths path_figures tags tag_paths tag_figures"
+    " words section",
 )
 
 
@@ -138,8 +142,8 @@ def _run(measures, running):
 
 
 @njit(nogil=True, allocates=True)
-def look(text, blocks, nodes):
-    """Seen of a page."""
+def look(text, blocks, nodes, title):
+    """Seen of a page; title: uint8[]."""
     measures, sums, around, heading = measure(text, blocks, nodes)
     units = find_units(nodes, sums)
     path, paths = blocks_of(units.path, blocks)
@@ -150,9 +154,10 @@ def look(text, blocks, nodes):
     _add_figures(path, measures, path_figures)
     tag_figures = np.zeros((tag_paths, FIGURES), np.float32)
     _add_figures(tags, measures, tag_figures)
+    words, section = word_rows(text, blocks, nodes, title, measures, around)
     return Seen(
         measures, sums, running, around, heading, units, path, paths, path_figures, tags, tag_paths,
-        tag_figures,
+        tag_figures, words, section,
     )  # fmt: skip
 
 
@@ -243,6 +248,10 @@ def fill(i, blocks, nodes, seen, row):
             row[k + 9] = _log(sums[unit, SUM_MASS])
             row[k + 10] = (units.depth[node] - units.depth[unit]) / 5
         k += 11
+    row[k] = 3 * _log(m[DATES])
+    k += 1
+    for t in range(WORDS):
+        row[k + t] = seen.words[i, t]
 
 
 @njit(nogil=True)

@@ -11,7 +11,7 @@ SURER = 3  # how many times longer a text must be that is less sure
 # None holds "<" in a tag, so that a search ends at the next one: time is linear in the page.
 _MARKUP = re.compile(
     r"<!--|<!\[CDATA\[|<\?|<!DOCTYPE\b[^<>\[]*\[|"
-    r"<(/?)([A-Za-z][^\s/<>]*)([^<>\"']*(?:(?:\"[^<\"]*\"|'[^<']*')[^<>\"']*)*)>"
+    r"<(/?)([A-Za-z][^\s/<>]*)(?=[\s/>])([^<>\"']*(?:(?:\"[^<\"]*\"|'[^<']*')[^<>\"']*)*)>"
 )
 _ENDS = {"<!--": "-->", "<![CDATA[": "]]>", "<?": "?>"}
 _UNQUOTED = re.compile(r"=[^\s\"'<>=]+/\Z")  # whose value ends with the "/"
@@ -21,7 +21,7 @@ _EMPTY = re.compile(
     re.IGNORECASE,
 )
 _SHADOW_ROOT = re.compile(
-    r"<template\b[^<>]*\bshadowroot(?:mode)?\s*=\s*[\"']?(?:open|closed)\b[^<>]*>"
+    r"<template\b(?=[^<>]*>)[^<>]*\bshadowroot(?:mode)?\s*=\s*[\"']?(?:open|closed)\b[^<>]*>"
 )
 
 

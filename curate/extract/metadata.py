@@ -1,4 +1,4 @@
-"""Title, date, author and language that a page states of itself: where they stand in its bytes.
+"""Title, date, author, site and language that a page states: where they stand in its bytes.
 
 The scanner notes places as it passes: `meta` elements (Open Graph, Dublin Core, names in use),
 `title`, `h1`, JSON-LD, `time`, elements that call themselves author or date. metadata_choice.py
@@ -12,7 +12,7 @@ from datetime import datetime
 
 import numpy as np
 
-from curate.extract.attributes import BIT, same
+from curate.extract.attributes import BIT, packed, same
 from curate.extract.days import day_in
 from curate.extract.tags import ATTR, NAMES, TAG
 from llmcurate.base.kernels import njit
@@ -41,6 +41,7 @@ _NAMED = (
     ("twitter:title", TITLE, 6),
     ("dc.title", TITLE, 5),
     ("citation_title", TITLE, 5),
+    ("dcterms.title", TITLE, 5),
     ("headline", TITLE, 4),
     ("article:published_time", PUBLISHED, 9),
     ("datepublished", PUBLISHED, 8),
@@ -51,7 +52,9 @@ _NAMED = (
     ("date", PUBLISHED, 6),
     ("dc.date", PUBLISHED, 6),
     ("dc.date.issued", PUBLISHED, 6),
+    ("dc.date.created", PUBLISHED, 6),
     ("dcterms.created", PUBLISHED, 6),
+    ("dcterms.issued", PUBLISHED, 6),
     ("dcterms.date", PUBLISHED, 6),
     ("pubdate", PUBLISHED, 6),
     ("publishdate", PUBLISHED, 6),
@@ -83,9 +86,10 @@ _KEY_HEADLINE = np.frombuffer(b'"headline"', np.uint8)
 _KEY_DATE = np.frombuffer(b'"datePublished"', np.uint8)
 _KEY_BODY = np.frombuffer(b'"articleBody"', np.uint8)
 _KEY_AUTHOR = np.frombuffer(b'"author"', np.uint8)
-_AUTHOR, _BYLINE, _DATE, _PUBLISH, _POSTED = (
-    np.frombuffer(word, np.uint8) for word in (b"author", b"byline", b"date", b"publish", b"posted")
+_AUTHOR, _BYLINE, _PUBLISH = (
+    np.frombuffer(word, np.uint8) for word in (b"author", b"byline", b"publish")
 )
+_WHEN, _WHEN_ENDS = packed("date datum time publish posted")
 _SAYS = BIT["meta"]
 _ELSEWHERE = BIT["comment"] | BIT["related"]
 
@@ -98,11 +102,23 @@ def _note(meta, field, rank, a, z):
 
 @njit(nogil=True)
 def _note_named(data, name, content, spans, meta):
-    a, z = spans[2 * name], spans[2 * name + 1]
-    for k in range(len(_FIELD)):
-        if same(data, a, z, _BYTES[_ENDS[k] : _ENDS[k + 1]]):
-            _note(meta, _FIELD[k], _RANK[k], spans[2 * content], spans[2 * content + 1])
-            return
+    """Notes the value of `content` by each word of `name`; of half the rank without its prefix
+    (dc:date, schema:datePublished)."""
+    e, end = spans[2 * name], spans[2 * name + 1]
+    while e < end:
+        a, e, prefix = e, e, 0
+        while e < end and data[e] > 32:
+            if data[e] == 58 and not prefix:
+                prefix = e + 1 - a
+            e += 1
+        for k in range(len(_FIELD)):
+            size = _ENDS[k + 1] - _ENDS[k]
+            fits = size == e - a or size == e - a - prefix
+            if fits and same(data, e - size, e, _BYTES[_ENDS[k] : _ENDS[k + 1]]):
+                rank = _RANK[k] if size == e - a else _RANK[k] // 2
+                _note(meta, _FIELD[k], rank, spans[2 * content], spans[2 * content + 1])
+                break
+        e += 1
 
 
 @njit(nogil=True)
@@ -124,21 +140,24 @@ def _has(data, a, z, word):
 
 
 @njit(nogil=True)
-def _is_author(data, spans):
-    return same(data, spans[2 * _ITEMPROP], spans[2 * _ITEMPROP + 1], _AUTHOR)
+def _says_when(data, a, z):
+    for k in range(len(_WHEN_ENDS) - 1):
+        if _has(data, a, z, _WHEN[_WHEN_ENDS[k] : _WHEN_ENDS[k + 1]]):
+            return True
+    return False
 
 
 @njit(nogil=True)
 def _note_element(data, tag, seen, hints, elsewhere, spans, i, z, meta):
     """Where an element says who wrote, or when; its inside starts at i."""
     says = hints & _SAYS != 0
-    a, e = spans[2 * _CLASS], spans[2 * _CLASS + 1]
-    if not seen >> _CLASS & 1:
-        e = a
+    a, p = spans[2 * _CLASS], spans[2 * _ITEMPROP]
+    e = spans[2 * _CLASS + 1] if seen >> _CLASS & 1 else a
+    q = spans[2 * _ITEMPROP + 1] if seen >> _ITEMPROP & 1 else p
     why = 0
     if seen >> _REL & 1 and same(data, spans[2 * _REL], spans[2 * _REL + 1], _AUTHOR):
         why = BY_REL
-    elif says and seen >> _ITEMPROP & 1 and _is_author(data, spans):
+    elif says and same(data, p, q, _AUTHOR):
         why = BY_ITEMPROP
     elif says and not elsewhere and (_has(data, a, e, _AUTHOR) or _has(data, a, e, _BYLINE)):
         why = BY_CLASS
@@ -147,9 +166,7 @@ def _note_element(data, tag, seen, hints, elsewhere, spans, i, z, meta):
     if tag == _TIME and seen >> _DATETIME & 1:
         _append(meta, DATES, FIELDS, STATED, spans[2 * _DATETIME], spans[2 * _DATETIME + 1])
     elif tag == _TIME or (
-        says
-        and not elsewhere
-        and (_has(data, a, e, _DATE) or _has(data, a, e, _PUBLISH) or _has(data, a, e, _POSTED))
+        says and not elsewhere and (_says_when(data, a, e) or _has(data, p, q, _PUBLISH))
     ):
         _append(meta, DATES, FIELDS, BY_CLASS | tag << TAG_AT, i, min(z, i + MAX_VALUE))
 
@@ -161,7 +178,7 @@ _ALWAYS[[_META, _TIME, _HTML, _H1]] = True
 @njit(nogil=True)
 def may_state(tag, seen, hints):
     """Whether `note_tag` would look at a start tag at all."""
-    return _ALWAYS[tag] or hints & _SAYS != 0 or seen >> _REL & 1 != 0
+    return _ALWAYS[tag] or hints & _SAYS != 0 or seen & (1 << _REL | 1 << _PROPERTY) != 0
 
 
 @njit(nogil=True)
@@ -184,11 +201,12 @@ def note_tag(data, tag, seen, hints, around, spans, first, i, z, meta):
         before = min(i - first, MAX_BEFORE)
         _append(meta, HEADINGS, SCRIPTS, before, i, min(z, i + MAX_BELOW))
         return
-    if seen >> _ITEMPROP & 1:
+    elsewhere = around & _ELSEWHERE != 0
+    for name in (_ITEMPROP, _PROPERTY):
         for value in (_CONTENT, _DATETIME):
-            if seen >> value & 1:
-                _note_named(data, _ITEMPROP, value, spans, meta)
-    _note_element(data, tag, seen, hints, around & _ELSEWHERE != 0, spans, i, z, meta)
+            if seen >> name & seen >> value & 1 and not elsewhere:
+                _note_named(data, name, value, spans, meta)
+    _note_element(data, tag, seen, hints, elsewhere, spans, i, z, meta)
 
 
 @njit(nogil=True)
@@ -227,14 +245,15 @@ def note_script(data, a, z, seen, spans, meta):
             return
 
 
-_LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*")
+_LANGUAGE = re.compile(r"([A-Za-z]{2,3}(?:[-_][A-Za-z0-9]{2,8})*)(?:\Z|\s*[,;.])")
 
 
 def language_tag(value: str | None) -> str | None:
-    """`de` or `de-AT` as BCP 47 writes it; None for what is no tag."""
-    if value is None or not _LANGUAGE.fullmatch(value):
+    """`de` or `de-AT` as BCP 47 writes it, of several the first; None for what is no tag."""
+    match = _LANGUAGE.match(value or "")
+    if match is None:
         return None
-    first, *rest = value.replace("_", "-").split("-")
+    first, *rest = match[1].replace("_", "-").split("-")
     return "-".join([first.lower(), *(p.upper() if len(p) == 2 else p for p in rest)])
 
 

@@ -2,11 +2,11 @@
 
 Title: the heading that the page's title confirms, since a site's name is often part of the title.
 Date and author: what machines are told (JSON-LD of the article, `meta`), then what readers are.
+Site: what machines are told, then the part of a title that the page's host spells too.
 """
 
 from __future__ import annotations
 
-import html
 import json
 import re
 from collections.abc import Collection, Iterator
@@ -39,6 +39,7 @@ from curate.extract.metadata import (
     TITLE,
 )
 from curate.extract.tags import TAG
+from curate.text.encodings import unescape
 
 Place = list[int]  # rank, start, end
 
@@ -46,13 +47,16 @@ NEAR = 10  # texts below the heading that may name an author or a day
 ABOVE = 3  # such texts above it
 LINE = 80  # characters; a longer text is no line that says who or when
 _H1 = TAG["h1"]
-_ISO = re.compile(r"\d{4}-\d\d-\d\d")
+# Kinds of pages (net.KINDS) that show days of goods, events and other pages.
+UNDATED = frozenset("product service collection listing".split())
+_HOST = re.compile(r"\w+://([^/:?#]+)")
+_DAY_IN_URL = re.compile(r"[^?#]*/((?:19|20)\d\d)([/-]?)(\d\d)\2(\d\d)(?!\d)")
 
 
 def resolved(value: bytes) -> str:
     """The page's bytes with character references resolved."""
     text = value.decode("utf-8", "replace")
-    return html.unescape(text).replace("\0", " ") if "&" in text else text
+    return unescape(text).replace("\0", " ") if "&" in text else text
 
 
 def clean(value: bytes) -> str:
@@ -63,8 +67,13 @@ def clean(value: bytes) -> str:
 # --- titles
 
 ALIKE = 0.4  # headings less alike to the title are not it
+WORDY = 20  # bytes; a longer part of a title is no mere word, in whatever script
+SITE_WORDS = 5  # of the name of a site that nothing but its place in a title tells
 _KEY = re.compile(r"[\W_]+")
-_PARTS = re.compile(r"\s+(?:[|\-–—·•»«:/]|::)\s+|\s*\|\s*")
+_PARTS = re.compile(
+    r"\s+(?:[|\-–—·•»«:/]|::)\s+|\s*[|｜]\s*|(?<=[^\x00-\x7f])_+|_+(?=[^\x00-\x7f])"
+    r"|(?<=[\u2e80-\u9fff])[-–—－]+(?=[\u2e80-\u9fff])"  # without white space as Han is written
+)
 
 
 def key(text: str) -> str:
@@ -84,7 +93,25 @@ def without_site(title: str, site: str | None) -> str:
         return without_site(before, None)
     if name and key(title[: cuts[0].start()]) == name:
         return title[cuts[0].end() :]
-    return before if len(before.split()) > 1 else title
+    return before if len(before.split()) > 1 or len(before.encode()) > WORDY else title
+
+
+def site_in(titles: list[str], headings: list[str], url: str) -> str | None:
+    """The last or first part of a title, of several, that the page's host spells at least by half,
+    or wholly if it is a heading too; else the last one where what stands before it is one."""
+    host = _HOST.match(url.lower())
+    labels = host[1].replace("-", "").split(".")[:-1] if host else []
+    split = [parts for title in titles if len(parts := _PARTS.split(title)) > 1]
+    wholes = {key(whole) for whole in (*titles, *headings)}
+    for name in (parts[k] for parts in split for k in (-1, 0)):
+        letters, least = key(name).replace(" ", ""), 1.0 if key(name) in wholes else 0.5
+        for short, long in (sorted((letters, label), key=len) for label in labels):
+            if len(short) > 2 and short in long and len(short) >= least * len(long):
+                return name
+    for first, *_, last in split:
+        if len(last.split()) <= SITE_WORDS and key(first) in wholes and not day_in(last):
+            return last
+    return None
 
 
 def title_of(titles: list[str], site: str | None, headings: list[str]) -> str | None:
@@ -185,16 +212,17 @@ def _text(value: Any) -> str:
 
 
 class Linked:
-    """What a page's JSON-LD says: headline and days of the article ("" for none), authors, and
-    whether these are persons."""
+    """What a page's JSON-LD says: headline and days of the article and the site ("" for none),
+    authors, and whether these are persons."""
 
     def __init__(self, scripts: list[bytes]) -> None:
-        self.headline = self.published = self.modified = ""
+        self.headline = self.published = self.modified = self.site = ""
         self.authors: list[str] = []
         self.person = False
         things = [
             t for script in scripts for t in islice(things_of(_load(script), _OTHERS), MAX_THINGS)
         ]
+        sites = [_text(t.get("name")) for t in things if t.get("@type") == "WebSite"]
         by_id = {t["@id"]: t for t in things if isinstance(t.get("@id"), str) and t.get("name")}
         ranked = [(kind, thing) for thing in things if (kind := _kind(thing.get("@type"))) < 2]
         for kind, thing in sorted(ranked, key=itemgetter(0)):
@@ -203,10 +231,12 @@ class Linked:
                 self.published = self.published or _text(thing.get("datePublished"))
                 self.published = self.published or _text(thing.get("dateCreated"))
                 self.modified = self.modified or _text(thing.get("dateModified"))
+                sites += map(_text, _names(thing.get("publisher"), by_id)[0])
             self.headline = self.headline or _text(thing.get("headline"))
             if not self.authors:
                 names, self.person = _names(thing.get("author") or thing.get("creator"), by_id)
                 self.authors = [n for n in map(name_of, map(_text, names)) if n]
+        self.site = next(filter(None, sites), "")
 
 
 # --- authors
@@ -256,9 +286,10 @@ def signed(texts: list[str]) -> str | None:
     return None
 
 
-def stated(data: np.ndarray, rows: list[Place]) -> list[str | None]:
-    """Title, date (as ISO 8601 writes it), author and language of a page, None where it does not
-    say. data: uint8[], the bytes that the places are in; rows: of its `meta` (metadata.py)."""
+def stated(data: np.ndarray, rows: list[Place], url: str = "", kind: str = "") -> list[str | None]:
+    """Title, date (as ISO 8601 writes it), author, language and site of a page, None where it does
+    not say. data: uint8[], the bytes that the places are in; rows: of its `meta` (metadata.py);
+    url: its address; kind: of net.KINDS."""
     view = data.data
 
     def raw(place: Place) -> bytes:
@@ -285,7 +316,8 @@ def stated(data: np.ndarray, rows: list[Place]) -> list[str | None]:
             headings[" ".join(" ".join(heading).split())] = row
     lang = value(LANG)
     titles = [t for t in (value(TITLE), value(DOCUMENT), linked.headline) if t]
-    title = title_of(titles, value(SITE), list(headings))
+    site = value(SITE) or linked.site or site_in(titles, list(headings), url)
+    title = title_of(titles, site, list(headings))
     month_first = lang is None or lang.lower() in ("en", "en-us", "en_us")
     below: list[str] = []
 
@@ -298,19 +330,30 @@ def stated(data: np.ndarray, rows: list[Place]) -> list[str | None]:
 
     def day(text: str | None) -> str | None:
         iso = day_in(text, month_first) if text and len(text) <= 2 * LINE else None
-        return text if iso and text and _ISO.match(text) else iso
+        return text if iso and text and text.startswith(iso) else iso
 
     def lines(row: Place) -> Iterator[str]:
         return (text for text in inside(row) if len(text) < LINE)
 
-    def dates() -> Iterator[str | None]:
-        yield linked.published
-        yield value(PUBLISHED)
+    def visible() -> Iterator[str | None]:
         for row in filled(DATES, FIELDS):
             yield from (clean(raw(row)),) if row[0] == STATED else lines(row)
         for row in filled(BYLINES, DATES):
             yield from lines(row)
-        yield from (text for text in near() if len(text) < LINE)
+
+    def dates() -> Iterator[str | None]:
+        yield linked.published
+        yield value(PUBLISHED)
+        if in_url := _DAY_IN_URL.match(url):
+            yield "-".join(in_url.group(1, 3, 4))
+        shown = [each for text in visible() if (each := day(text))]
+        beside = (text for text in near() if len(text) < LINE)
+        several = len({each[:10] for each in shown}) > 1
+        if several:
+            yield from beside
+        if not several or kind not in UNDATED:
+            yield from shown
+        yield from beside
         yield linked.modified
 
     def authors() -> Iterator[str | None]:
@@ -327,4 +370,4 @@ def stated(data: np.ndarray, rows: list[Place]) -> list[str | None]:
 
     date = next((d for d in map(day, dates()) if d), None)
     author = next((a for a in authors() if a), None)
-    return [title, date, author, lang]
+    return [title, date, author, lang, site]

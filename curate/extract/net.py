@@ -2,9 +2,9 @@
 
 Each block's inputs become HIDDEN numbers; two layers mix these with those of the two blocks before
 and behind, and with the means over the groups that the block belongs to: the elements around it,
-equal paths, its siblings, its unit, the page. A block's logit is a sum over all three layers. From
-the mean over the page and the page's own inputs comes what kind of page it is, which all blocks
-see. The weights are a data file that benchmarks/fit_extract.py makes.
+equal paths, its siblings, its unit, the section below a heading, the page. A block's logit is a sum
+over all three layers. From the mean over the page and the page's own inputs comes what kind of page
+it is, which all blocks see. The weights are a data file that benchmarks/fit_extract.py makes.
 """
 
 from __future__ import annotations
@@ -16,17 +16,19 @@ from typing import Any
 
 import numpy as np
 
-from curate.extract.features import MASS
+from curate.extract.attributes import BIT
+from curate.extract.features import MASS, SUM_LINKED
 from curate.extract.inputs import COUNT, PAGE_COUNT, fill, fill_page, look
-from curate.extract.tags import N_PARENT, NODE
-from curate.extract.units import numbered, order_of
+from curate.extract.tags import HINTS, N_PARENT, NODE
+from curate.extract.units import order_of
 from llmcurate.base.kernels import njit
 
 MODEL = "main-text.npz"
 KINDS = "article collection documentation forum listing product service".split()
 _PARTS_OF_ONE = np.float32(1 << 40)
 SPAN = 2  # blocks before and behind that a layer sees
-GROUPS, _PATHS = 6, 2  # kinds of groups; equal paths
+GROUPS, _PATHS = 7, 2  # kinds of groups; that of equal paths
+_HIDDEN = BIT["noscript"] | BIT["unseen"] | BIT["overlay"] | BIT["cookie"]
 PARTS = 1 + 2 * SPAN + GROUPS + 1  # what a layer's weights are for
 
 # first: float32[COUNT, H] and first_bias: [H]; page: [PAGE_COUNT, H]; kind_page: [PAGE_COUNT, K],
@@ -51,11 +53,16 @@ def fitted() -> Any:
 @njit(nogil=True)
 def _add(values, weights, out):
     """out: float32[n] += values: float32[m] times weights: float32[m, n]."""
-    for k in range(len(values)):
-        x = values[k]
-        if x != 0:
+    whole = len(values) - len(values) % 4
+    for k in range(0, whole, 4):  # four at a time: out is read and written a quarter as often
+        a, b, c, d = values[k], values[k + 1], values[k + 2], values[k + 3]
+        if a != 0 or b != 0 or c != 0 or d != 0:
+            one, two, three, four = weights[k], weights[k + 1], weights[k + 2], weights[k + 3]
             for j in range(len(out)):
-                out[j] += x * weights[k, j]
+                out[j] += (a * one[j] + b * two[j]) + (c * three[j] + d * four[j])
+    for k in range(whole, len(values)):
+        for j in range(len(out)):
+            out[j] += values[k] * weights[k, j]
 
 
 @njit(nogil=True)
@@ -128,12 +135,30 @@ def groups_of(blocks, nodes, seen):
         keys[3, i] = units.sibling[repeated] if repeated >= 0 else -1
         keys[4, i] = units.sibling[unit] if unit >= 0 else -1
         keys[5, i] = unit
+        keys[6, i] = seen.section[i]
         groups[_PATHS, i] = seen.path[i]
     counts[_PATHS] = seen.paths
+    number = np.full(max(len(nodes), n) + 1, -1)  # of keys from -1 on
     for g in range(GROUPS):
         if g != _PATHS:
-            counts[g] = numbered(keys[g], groups[g])
+            counts[g] = _numbered(keys[g], groups[g], number)
     return groups, counts
+
+
+@njit(nogil=True)
+def _numbered(keys, numbers, number):
+    """Fills numbers: int64[] with the number of each key, in their order; how many there are.
+    number: int64[], -1 everywhere, and so again behind."""
+    count = 0
+    for k in range(len(keys)):
+        key = keys[k] + 1
+        if number[key] < 0:
+            number[key] = count
+            count += 1
+        numbers[k] = number[key]
+    for k in range(len(keys)):
+        number[keys[k] + 1] = -1
+    return count
 
 
 @njit(nogil=True)
@@ -186,8 +211,9 @@ def _layer(hidden, weights, bias, mass, groups, counts, page_mean):
 
 
 @njit(nogil=True, allocates=True)
-def judge(blocks, nodes, seen, net):
-    """(logits: float32[blocks], kinds: float32[KINDS]) of a page with at least one block."""
+def judge(blocks, nodes, seen, net, kind=-1):
+    """(logits: float32[blocks], kinds: float32[KINDS]) of a page with at least one block. kind: of
+    KINDS, where it is known."""
     n = len(blocks)
     page = np.zeros(PAGE_COUNT, np.float32)
     fill_page(blocks, nodes, seen, page)
@@ -200,6 +226,9 @@ def judge(blocks, nodes, seen, net):
         mass[i] = np.sqrt(seen.measures[i, MASS])
     whole = np.zeros(n, np.int64)
     kinds = _kinds_of(page, _means(hidden, mass, whole, 1)[0], net)
+    if kind >= 0:
+        kinds[:] = 0
+        kinds[kind] = 1
     logits = np.full(n, net.out_bias[0])
     _add_logits(hidden, net.out[0], logits)
     term = np.zeros_like(base)
@@ -245,11 +274,26 @@ def keep_best(measures, chances):
     return keep
 
 
+@njit(nogil=True)
+def _keep_bare(blocks, measures, keep):
+    """A page without a link has no menu: where less than half of it is kept, all is but what is
+    hidden. Next to no page is like that (3 of 1,912 measured), and the network has not seen any
+    without elements of text."""
+    kept, total = np.float32(0), np.float32(0)
+    for i in range(len(blocks)):
+        kept += measures[i, MASS] * keep[i]
+        total += measures[i, MASS]
+    if 2 * kept < total:
+        for i in range(len(blocks)):
+            keep[i] = keep[i] or blocks[i, HINTS] & _HIDDEN == 0
+
+
 @njit(cache=True, nogil=True)
-def choose(text, blocks, nodes, net):
-    """(keep: bool[blocks] of a page with at least one block, its kind, the kind's probability)."""
-    seen = look(text, blocks, nodes)
-    chances, kinds = judge(blocks, nodes, seen, net)
+def choose(text, blocks, nodes, title, net, known=-1):
+    """(keep: bool[blocks] of a page with at least one block, its kind, the kind's probability).
+    known: the kind, where it is known."""
+    seen = look(text, blocks, nodes, title)
+    chances, kinds = judge(blocks, nodes, seen, net, known)
     sureness, caution = np.float32(0), np.float32(0)
     for k in range(len(kinds)):
         sureness += kinds[k] * net.sureness[k]
@@ -261,4 +305,7 @@ def choose(text, blocks, nodes, net):
     for k in range(len(kinds)):
         if kinds[k] > kinds[kind]:
             kind = np.int64(k)
-    return keep_best(seen.measures, chances), kind, kinds[kind]
+    keep = keep_best(seen.measures, chances)
+    if seen.sums[0, SUM_LINKED] == 0:
+        _keep_bare(blocks, seen.measures, keep)
+    return keep, kind, kinds[kind]

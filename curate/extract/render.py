@@ -1,11 +1,14 @@
 """Chosen blocks as plain text or Markdown: paragraphs, headings, lists, tables, code and quotes.
 
 Plain text has an empty line between paragraphs, `- ` or a number before items, ` | ` between the
-cells of a row. Markdown adds marks for headings, quotes, code and tables; no emphasis, no links.
+cells of a row. Markdown adds marks for headings, quotes, code and tables; no emphasis (links.py
+has links).
 A table whose cells hold more than a line each is there for layout: its cells are paragraphs.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,6 +23,8 @@ ROOM = 64  # bytes of marks for a block or an element, at most
 # and definition list it is in (0 for none); its number among items of its list or cells of its row;
 # the outermost preformatted element it is in.
 _LISTS, _QUOTES, _ITEM, _CELL, _ROW, _TABLE, _TERMS, _NUMBER, _CODE, _PLACES = range(10)
+TABLES = ("keep", "drop", "markdown")  # what becomes of tables of data
+_DROP, _MARKDOWN = 1, 2
 _LI, _DL, _TR, _TABLE_TAG = TAG["li"], TAG["dl"], TAG["tr"], TAG["table"]
 _OL, _QUOTE, _TD, _TH = TAG["ol"], TAG["blockquote"], TAG["td"], TAG["th"]
 _CAPTION, _PRE, _LISTING = TAG["caption"], TAG["pre"], TAG["listing"]
@@ -28,6 +33,19 @@ _IS_LIST[[TAG[n] for n in ("ul", "ol", "menu", "dir")]] = True
 _LEVEL = np.zeros(len(NAMES), np.int64)
 for _k in range(1, 7):
     _LEVEL[TAG[f"h{_k}"]] = _k
+
+
+class Writing(NamedTuple):
+    """What is written, by settings of the step `extract`, whose values these are."""
+
+    output: str = "text"
+    comments: str = "auto"
+    tables: str = "keep"
+    links: str = "drop"
+    kind: str = "auto"
+
+
+PLAIN = Writing()
 
 
 @njit(nogil=True, allocates=True)
@@ -154,17 +172,20 @@ def _number(out, at, value):
 
 
 @njit(nogil=True)
-def _bars(out, at, cells, line):
+def _pair(out, at, first, second):
+    out[at], out[at + 1] = first, second
+    return at + 2
+
+
+@njit(nogil=True)
+def _end_row(out, at, column, cells, line):
     """Ends a row of that many cells; with `line` adds the one below a table's head."""
-    out[at], out[at + 1] = 32, 124
-    at += 2
+    for _ in range(column, cells + 1):
+        at = _pair(out, at, 32, 124)
     if line:
-        out[at], out[at + 1] = 10, 124
-        at += 2
+        at = _pair(out, at, 10, 124)
         for _ in range(cells):
-            at = _repeat(out, at, 45, 3)
-            out[at] = 124
-            at += 1
+            at = _pair(out, _repeat(out, at, 45, 2), 45, 124)
     return at
 
 
@@ -177,30 +198,30 @@ def _lines(text, a, z, out, at, indent, quotes, code):
         if text[i] == 10:
             at = _repeat(out, at, 32, 0 if code else indent)
             for _ in range(quotes):
-                out[at], out[at + 1] = 62, 32
-                at += 2
+                at = _pair(out, at, 62, 32)
     return at
 
 
 @njit(cache=True, nogil=True)
-def render(text, blocks, nodes, keep, markdown):
-    """The text of the blocks that are kept: bool[blocks], as UTF-8: uint8[]."""
+def render(text, blocks, nodes, keep, markdown, tables, shown, spans):
+    """The text of the blocks that are kept: bool[blocks], as UTF-8: uint8[]. tables: of TABLES.
+    shown, spans: the text and the blocks as they are written, with their links, or the same."""
     places, count, data = _places(text, blocks, nodes)
     keep = _whole_rows(blocks, nodes, keep, places, data)
-    lines = 0
-    bars = 0
-    for b in text:
-        lines += b == 10
-        bars += b == 124
-    out = np.empty(len(text) + bars + ROOM * (len(blocks) + len(nodes) + lines + 1), np.uint8)
+    if tables == _DROP:
+        for i in range(len(blocks)):
+            keep[i] &= not data[places[blocks[i, NODE], _TABLE]]
+    lines, marks = np.sum(shown == 10), np.sum(shown == 124)
+    out = np.empty(len(shown) + marks + ROOM * (len(blocks) + len(nodes) + lines + 1), np.uint8)
     heads = np.zeros(len(nodes), np.bool_)  # tables whose first row has been written
     begun = np.zeros(len(nodes), np.bool_)  # items that have their bullet
-    z = _write(text, blocks, nodes, keep, markdown, places, count, data, heads, begun, out)
+    bars = markdown or tables == _MARKDOWN
+    z = _write(shown, spans, nodes, keep, markdown, bars, places, count, data, heads, begun, out)
     return out[:z]
 
 
 @njit(nogil=True)
-def _write(text, blocks, nodes, keep, markdown, places, count, data, heads, begun, out):
+def _write(text, blocks, nodes, keep, markdown, bars, places, count, data, heads, begun, out):
     at = 0
     before = -1  # the node of the block before
     row = 0  # the row of a table that is open
@@ -215,13 +236,9 @@ def _write(text, blocks, nodes, keep, markdown, places, count, data, heads, begu
         table, cell = p[_TABLE], p[_CELL]
         tabular = table > 0 and cell > 0 and data[table]
         if row and (not tabular or p[_ROW] != row):
-            if markdown:
+            if bars:
                 owner = places[row, _TABLE]
-                while column < count[row]:
-                    out[at], out[at + 1] = 32, 124
-                    at += 2
-                    column += 1
-                at = _bars(out, at, count[row], not heads[owner])
+                at = _end_row(out, at, column, count[row], not heads[owner])
                 heads[owner] = True
             row = 0
         same_code = code > 0 and p[_CODE] == code
@@ -235,7 +252,7 @@ def _write(text, blocks, nodes, keep, markdown, places, count, data, heads, begu
                 same_code
                 or (p[_ITEM] > 0 and old[_ITEM] > 0)
                 or (p[_TERMS] > 0 and old[_TERMS] == p[_TERMS])
-                or (tabular and old[_TABLE] == table)
+                or (tabular and old[_TABLE] == table and (old[_CELL] > 0 or not bars))
             )
             at = _repeat(out, at, 10, 1 if close else 2)
         before = node
@@ -243,15 +260,14 @@ def _write(text, blocks, nodes, keep, markdown, places, count, data, heads, begu
             number = places[cell, _NUMBER]
             if not row:
                 row, column = p[_ROW], 1
-                if markdown:
-                    out[at], out[at + 1] = 124, 32
-                    at += 2
+                if bars:
+                    at = _pair(out, at, 124, 32)
             while column < number:
-                out[at], out[at + 1], out[at + 2] = 32, 124, 32
-                at += 3
+                out[at] = 32
+                at = _pair(out, at + 1, 124, 32)
                 column += 1
             for k in range(a, z):
-                if markdown and text[k] == 124:
+                if bars and text[k] == 124:
                     out[at] = 92
                     at += 1
                 out[at] = 32 if text[k] == 10 else text[k]
@@ -259,8 +275,7 @@ def _write(text, blocks, nodes, keep, markdown, places, count, data, heads, begu
             continue
         quotes = min(p[_QUOTES], MAX_INDENT) if markdown else 0
         for _ in range(quotes):
-            out[at], out[at + 1] = 62, 32
-            at += 2
+            at = _pair(out, at, 62, 32)
         item = 0 if same_code else p[_ITEM]
         indent = 0
         if item:
@@ -271,29 +286,19 @@ def _write(text, blocks, nodes, keep, markdown, places, count, data, heads, begu
                 at = _repeat(out, at, 32, 2)
             elif nodes[nodes[item, N_PARENT], N_TAG] == _OL:
                 at = _number(out, at, places[item, _NUMBER])
-                out[at], out[at + 1] = 46, 32
-                at += 2
+                at = _pair(out, at, 46, 32)
             else:
-                out[at], out[at + 1] = 45, 32
-                at += 2
+                at = _pair(out, at, 45, 32)
             begun[item] = True
         level = _LEVEL[nodes[node, N_TAG]]
         if markdown and level and not item and not code:
-            at = _repeat(out, at, 35, level)
-            out[at] = 32
-            at += 1
+            at = _pair(out, _repeat(out, at, 35, level - 1), 35, 32)
         if markdown and code and not same_code:
-            at = _repeat(out, at, 96, 3)
-            out[at] = 10
-            at += 1
+            at = _pair(out, _repeat(out, at, 96, 2), 96, 10)
         at = _lines(text, a, z, out, at, indent, quotes, code > 0)
     if code and markdown:
         out[at] = 10
         at = _repeat(out, at + 1, 96, 3)
-    if row and markdown:
-        while column < count[row]:
-            out[at], out[at + 1] = 32, 124
-            at += 2
-            column += 1
-        at = _bars(out, at, count[row], not heads[places[row, _TABLE]])
+    if row and bars:
+        at = _end_row(out, at, column, count[row], not heads[places[row, _TABLE]])
     return at

@@ -9,7 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from curate.extract.attributes import (
+    BIT,
     SPANS,
+    hints_of,
     is_shadow_root,
     numbers_lines,
     read_attributes,
@@ -44,8 +46,11 @@ from curate.extract.formulas import (
 )
 from curate.extract.metadata import FIELDS, may_state, note_script, note_tag, note_title
 from curate.extract.tags import (
+    ATTR,
     BLOCK_COLUMNS,
     BROKEN,
+    END,
+    HREF,
     IS_BLOCK,
     IS_LINE,
     IS_RAW,
@@ -59,12 +64,14 @@ from curate.extract.tags import (
     ST_CUT,
     ST_DEPTH,
     ST_FROM,
+    ST_LINK,
     ST_MUTE,
     ST_NODES,
     ST_PENDING,
     ST_POS,
     ST_PRE,
     ST_STATE,
+    START,
     TAG,
     look_up,
 )
@@ -73,7 +80,10 @@ from llmcurate.base.kernels import njit
 _BR, _BODY, _HTML, _HEAD = (TAG[n] for n in ("br", "body", "html", "head"))
 _SCRIPT, _TITLE, _MATH, _IMG = (TAG[n] for n in ("script", "title", "math", "img"))
 _CODE, _LISTING, _PRE_TAG, _TD = (TAG[n] for n in ("code", "listing", "pre", "td"))
-_TEMPLATE = TAG["template"]
+_TEMPLATE, _A = TAG["template"], TAG["a"]
+_HREF, _ITEMTYPE, _COMMENT = 2 * ATTR["href"], 2 * ATTR["itemtype"], BIT["comment"]
+_BY_TYPE = 20
+BY_TYPE = _COMMENT << _BY_TYPE  # in hints: a comment by its itemtype; the network does not see it
 _MATH_BEGINS = np.frombuffer(b"<math", np.uint8)
 _CODE_WORD = np.frombuffer(b"code", np.uint8)
 
@@ -148,11 +158,12 @@ def _behind_markup(data, i, z):
 
 
 @njit(cache=True, nogil=True)
-def scan(data, a, z, tags, tables):
+def scan(data, a, z, tags, tables, links):
     """Blocks and nodes of the page data[a:z], which has at most `tags` tags (`count_tags`).
 
     Returns (text: uint8[], blocks: int64[b, BLOCK_COLUMNS], nodes: int64[n, NODE_COLUMNS],
-    meta: int64[FIELDS, 3], see metadata.py). tables: blocks.Tables.
+    meta: int64[FIELDS, 3], see metadata.py). tables: blocks.Tables. links: zeros, filled with links
+    in order: int64[tags, LINK_COLUMNS], or of no rows, for none.
     """
     text = np.empty((z - a) + (z - a) // 4 + 64, np.uint8)
     blocks = np.empty((tags + 2, BLOCK_COLUMNS), np.int64)
@@ -170,17 +181,22 @@ def scan(data, a, z, tags, tables):
     st[ST_NODES] = 1
     _read_page(
         data, a, z, tables, st, text, blocks, nodes, meta, stack, keys, opened, endless, spans,
-        letters,
+        letters, links,
     )  # fmt: skip
     return text[: st[ST_POS]], blocks[: st[ST_BLOCKS]], nodes[: st[ST_NODES]], meta
 
 
 @njit(nogil=True)
 def _read_page(
-    data, a, z, tables, st, text, blocks, nodes, meta, stack, keys, opened, endless, spans, letters
-):
-    i = a
+    data, a, z, tables, st, text, blocks, nodes, meta, stack, keys, opened, endless, spans, letters,
+    links,
+):  # fmt: skip
+    i, linked = a, 0
     while i < z:
+        if linked:  # a block that ends loses its last blanks
+            link = links[linked - 1]
+            link[START] = min(link[START], st[ST_POS])
+            link[END] = st[ST_POS] if st[ST_LINK] else min(link[END], st[ST_POS])
         b = data[i]
         kind = CLASS[b]
         if kind == PLAIN or kind == C2 or kind == WIDE_BLANK:
@@ -258,6 +274,10 @@ def _read_page(
         i, seen, hints, hidden = read_attributes(data, i, z, spans, *tables.attributes)
         if i < 0:  # the page ends inside a tag
             break
+        if seen >> (_ITEMTYPE // 2) & 1:
+            first, e = spans[_ITEMTYPE], spans[_ITEMTYPE + 1]
+            typed = hints_of(data, first, e, tables.attributes[2], tables.attributes[3])
+            hints |= (typed & _COMMENT) << _BY_TYPE
         tag = look_up(tables.tag_keys, tables.tag_values, key)
         kind = KINDS[tag]
         if end_tag:
@@ -349,4 +369,9 @@ def _read_page(
         if kind & IS_VOID or tag == _HEAD:
             continue
         open_element(st, stack, opened, nodes, tag, key, keys, hints, hidden, mute, seen, shape)
+        if tag == _A and len(links) and seen >> (_HREF // 2) & 1:
+            link = links[linked]
+            link[START] = link[END] = st[ST_POS]
+            link[HREF], link[HREF + 1] = spans[_HREF], spans[_HREF + 1]
+            linked += 1
     flush(st, text, blocks)

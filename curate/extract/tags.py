@@ -45,7 +45,7 @@ for _names, _bit in (
 # Attributes that are read.
 ATTRIBUTES = (
     "class id role itemprop style hidden aria-hidden datetime content name property http-equiv "
-    "lang xml:lang type rel href alt src display shadowrootmode"
+    "lang xml:lang type rel href alt src display shadowrootmode itemtype"
 ).split()
 ATTR = {name: number for number, name in enumerate(ATTRIBUTES, 1)}
 ATTR["shadowroot"] = ATTR["shadowrootmode"]  # its name before
@@ -96,6 +96,8 @@ START, END, NODE, LINK_BYTES, LINKS, BOLD_BYTES, HINTS, CUT, BLOCK_COLUMNS = ran
 # Columns of a node: its tag, its parent (the page itself is node 0), hints of its own and with all
 # around it, and 1 where it stands in preformatted text.
 N_TAG, N_PARENT, N_OWN, N_ALL, N_PRE, N_KEY, NODE_COLUMNS = range(7)
+# Columns of a link: text[START:END], as of a block; from HREF on, where its href begins and ends.
+HREF, LINK_COLUMNS = 2, 4
 # The scanner's state: where the text ends and where its open block begins; white space since its
 # last letter; how many blocks, nodes, open elements, elements too deep to be opened; how many open
 # elements are links, bold, preformatted, not read; what will be columns of the open block; where

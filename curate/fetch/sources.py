@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -99,8 +100,6 @@ class Http:
 
     def open(self, url: str, offset: int, validator: str | None) -> Answer:
         """See Source. A validator is an ETag or a Last-Modified (If-Range, RFC 9110, 13.1.5)."""
-        import urllib3
-
         headers = {**self._headers}
         url, first, length = span_of(url)
         if offset or length is not None:
@@ -108,14 +107,7 @@ class Http:
             headers["Range"] = f"bytes={first + offset}-{last}"
             if validator:
                 headers["If-Range"] = validator
-        try:
-            response = self._pool(url).request(
-                "GET", url, headers=headers, preload_content=False, retries=self._redirects
-            )
-        except urllib3.exceptions.HTTPError as error:
-            raise _trouble(error) from None
-        except ValueError as error:  # a redirect to something that is no URL
-            raise Refused(_line(error)) from None
+        response = self._request("GET", url, headers, preload_content=False)
         try:
             answer = self._answer(response, url, first + offset, validator)
             if length is not None:
@@ -129,21 +121,22 @@ class Http:
 
     def about(self, url: str) -> tuple[int | None, str | None]:
         """See Source."""
+        response = self._request("HEAD", url, self._headers)
+        if response.status != 200:
+            raise Refused(_status(response))
+        return _length(response.headers), _validator(response.headers)
+
+    def _request(self, method: str, url: str, headers: dict[str, str], **how: bool) -> Any:
         import urllib3
 
         try:
-            response = self._pool(url).request(
-                "HEAD", url, headers=self._headers, retries=self._redirects
+            return self._pool(url).request(
+                method, url, headers=headers, retries=self._redirects, **how
             )
         except urllib3.exceptions.HTTPError as error:
             raise _trouble(error) from None
-        except ValueError as error:
+        except ValueError as error:  # a redirect to something that is no URL
             raise Refused(_line(error)) from None
-        if response.status != 200:
-            raise Refused(_status(response))
-        length = response.headers.get("Content-Length", "")
-        size = int(length) if length.isdigit() and length.isascii() else None
-        return size, _validator(response.headers)
 
     def _pool(self, url: str) -> Any:
         """Connections to where the URL is, through the proxy that the environment names for it."""
@@ -179,8 +172,7 @@ class Http:
             if not url.partition("?")[0].lower().endswith((".gz", ".zst", ".br", ".bz2", ".xz")):
                 raise Refused(f"the server sends it packed ({packed}), though asked not to")
         version = _validator(headers)
-        length = headers.get("Content-Length", "")
-        start, size = 0, int(length) if length.isdigit() and length.isascii() else None
+        start, size = 0, _length(headers)
         if status == 206:
             part = _RANGE.fullmatch(headers.get("Content-Range", ""))
             if part is None or int(part[1]) != offset:
@@ -212,6 +204,11 @@ def _checked_redirects(response: Any, url: str) -> None:
             url = urljoin(url, step.redirect_location)
             if secure and not url.lower().startswith("https:"):
                 raise Refused(f"it is redirected from https to {url[:200]}")
+
+
+def _length(headers: Any) -> int | None:
+    length = headers.get("Content-Length", "")
+    return int(length) if length.isdigit() and length.isascii() else None
 
 
 def _validator(headers: Any) -> str | None:
@@ -277,7 +274,7 @@ class Store:
             fs, path = fsspec.core.url_to_fs(url)
         except (ImportError, ValueError) as error:
             raise UsageError(f"{url}: {_line(error)}") from None
-        try:
+        with _in_words():
             fs.invalidate_cache()
             info = fs.info(path)
             version = _version(info)
@@ -287,25 +284,11 @@ class Store:
                 raise Refused("it is a folder; name its files")
             file = fs.open(path, "rb")
             file.seek(first + offset)
-        except (FileNotFoundError, PermissionError) as error:
-            raise _no_file(error) from None
-        except (Failed, LlmcurateError, MemoryError):
-            raise
-        except Exception as error:  # each store has errors of its own
-            raise Failed(_line(error)) from None
-
         end = None if length is None else first + length
 
         def read(size: int) -> bytes:
-            try:
-                data: bytes = file.read(size if end is None else min(size, end - file.tell()))
-                return data
-            except (PermissionError, FileNotFoundError) as error:
-                raise _no_file(error) from None
-            except MemoryError:
-                raise
-            except Exception as error:
-                raise Failed(_line(error)) from None
+            with _in_words():
+                return bytes(file.read(size if end is None else min(size, end - file.tell())))
 
         size = info.get("size") if length is None else length
         return Answer(offset, None if size is None else int(size), version, read, file.close)
@@ -317,9 +300,19 @@ class Store:
         return answer.size, answer.validator
 
 
-def _no_file(error: OSError) -> Refused:
-    missing = isinstance(error, FileNotFoundError)
-    return Refused("there is no such file" if missing else f"no access: {_line(error)}")
+@contextmanager
+def _in_words() -> Iterator[None]:
+    """Errors of a store, each of which has its own, as ours."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise Refused("there is no such file") from None
+    except PermissionError as error:
+        raise Refused(f"no access: {_line(error)}") from None
+    except (Failed, LlmcurateError, MemoryError):
+        raise
+    except Exception as error:
+        raise Failed(_line(error)) from None
 
 
 def _version(info: dict[str, Any]) -> str | None:

@@ -159,20 +159,14 @@ class C4Paragraphs(Step):
     )
 
     def apply(self, docs: Documents) -> Documents:
-        from curate.filters.repeats import piece_chars
+        from curate.filters.repeats import short_pieces
         from curate.text.lines import newline_lines
+        from curate.text.unspaced import row_sums
 
         data, _ = docs.buffers()
         lines = newline_lines(docs)
-        size = lines.end - lines.start
-        # A character has at most four bytes: only lines in between have to be counted.
-        long = size >= 4 * self.min_chars
-        between = np.flatnonzero(~long & (size >= self.min_chars))
-        each = np.arange(len(between) + 1)
-        chars = piece_chars(data, each, lines.start[between], lines.end[between])
-        long[between] = chars >= self.min_chars
-        before = np.concatenate(([0], np.cumsum(long)))
-        count = np.diff(before[lines.rows])
+        long = ~short_pieces(data, lines.start, lines.end, self.min_chars - 1)
+        count = row_sums(lines.rows, long)
         docs = docs.annotate("paragraphs", count.astype(np.int32))
         short = count < self.min_paragraphs
         return docs.drop(short, "few_paragraphs", count, self.min_paragraphs)

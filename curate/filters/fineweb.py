@@ -93,10 +93,11 @@ def measured(
     """The batch with the columns that the rules look at. variant, short_line_chars: as in the
     step's settings; profile: whose end marks and words all of it has, None: those of English."""
     from curate.filters.language_words import word_number
-    from curate.filters.repeats import duplicates, last_code_points, ratio
+    from curate.filters.repeats import duplicates, last_code_points, ratio, short_pieces
     from curate.filters.tokens import TERMINAL, symbol_tokens
     from curate.text.lines import newline_lines, written_lines
     from curate.text.unicode import row_chars
+    from curate.text.unspaced import row_sums
 
     data, offsets = docs.buffers()
     lines = written_lines(docs, strip=False)
@@ -109,9 +110,9 @@ def measured(
         ends, marked_lines = TERMINAL.copy(), written_lines(docs, strip=True)
         ends[[ord(mark) for mark in profile.end_marks]] = True
     marked = ends[last_code_points(data, marked_lines.start, marked_lines.end)]
-    docs = docs.annotate("end_marks", ratio(_by_row(lines.rows, marked), number))
-    short = _short(data, lines.start, lines.end, short_line_chars - paper)
-    docs = docs.annotate("short_lines", ratio(_by_row(lines.rows, short), number))
+    docs = docs.annotate("end_marks", ratio(row_sums(lines.rows, marked), number))
+    short = short_pieces(data, lines.start, lines.end, short_line_chars - paper)
+    docs = docs.annotate("short_lines", ratio(row_sums(lines.rows, short), number))
     copied = duplicates(docs, lines, firsts=False)[1]
     share = ratio(copied, row_chars(data, offsets) - newlines)
     docs = docs.annotate("duplicate_line_chars", share)
@@ -119,23 +120,3 @@ def measured(
         share = ratio(newlines, word_number(docs, symbol_tokens(docs), profile))
         docs = docs.annotate("newlines", share)
     return docs
-
-
-def _by_row(rows: np.ndarray, flags: np.ndarray) -> np.ndarray:
-    """int64[rows]: how many of each row's flags are set."""
-    before = np.concatenate(([0], np.cumsum(flags)))
-    counts: np.ndarray = np.diff(before[rows])
-    return counts
-
-
-def _short(data: np.ndarray, start: np.ndarray, end: np.ndarray, most: int) -> np.ndarray:
-    """bool[lines]: lines of at most that many characters."""
-    from curate.filters.repeats import piece_chars
-
-    # A character has at most four bytes: only lines in between have to be counted.
-    size = end - start
-    short: np.ndarray = size <= most
-    between = np.flatnonzero(~short & (size <= 4 * most))
-    each = np.arange(len(between) + 1)
-    short[between] = piece_chars(data, each, start[between], end[between]) <= most
-    return short

@@ -174,15 +174,13 @@ class GopherRepetition(WordCounting):
         lines = self.max_duplicate_line_chars
         if lines is None:
             lines = DOLMA_MAX_LINE_CHARS if self.variant == "dolma" else MAX_LINE_CHARS
-        paragraph_chars = self.max_duplicate_paragraph_chars
-        shares: list[tuple[str, float]] = [
-            ("duplicate_paragraphs", self.max_duplicate_paragraphs),
-            ("duplicate_paragraph_chars", paragraph_chars),
-        ]
-        if self.variant == "dolma":
-            shares = []
-        shares += [("duplicate_lines", self.max_duplicate_lines), ("duplicate_line_chars", lines)]
-        limits = [Limit(rule, rule, f"max_{rule}", most, True) for rule, most in shares]
+        paragraphs = {
+            "duplicate_paragraphs": self.max_duplicate_paragraphs,
+            "duplicate_paragraph_chars": self.max_duplicate_paragraph_chars,
+        }
+        shares = {} if self.variant == "dolma" else paragraphs
+        shares |= {"duplicate_lines": self.max_duplicate_lines, "duplicate_line_chars": lines}
+        limits = [Limit(rule, rule, f"max_{rule}", most, True) for rule, most in shares.items()]
         for n in N_GRAMS:
             kind = "top" if n in MAX_TOP else "duplicate"
             setting = f"max_{kind}_n_gram_chars"

@@ -34,6 +34,7 @@ from curate.filters.tokens import (
 from curate.text.lines import Extents, filled_lines, newline_lines, paragraphs, written_lines
 from curate.text.tables import segments
 from curate.text.unicode import row_chars
+from curate.text.unspaced import row_sums
 from llmcurate.base.kernels import njit
 
 if TYPE_CHECKING:
@@ -178,7 +179,7 @@ def quality_measures(docs: Documents, variant: str, profile: Profile | None = No
     if profile is not None and profile.clusters:
         number, plain, firsts, alphas = estimated(docs, tokens, profile)
         count = {"datatrove": plain, "dclm": firsts}.get(variant, number)
-        total = plain_chars if variant == "datatrove" else _word_chars(tokens)
+        total = plain_chars if variant == "datatrove" else row_sums(tokens.rows, tokens.chars)
         length = ratio(total, count)
     docs = docs.annotate("words", np.round(count).astype(np.int32))
     docs = docs.annotate("word_length", length)
@@ -262,7 +263,8 @@ def _repeated_pieces(docs: Documents, variant: str) -> Documents:
         n, n_chars = duplicates(docs, pieces, firsts)
         number = np.diff(pieces.rows)
         if variant == "dolma":
-            whole = np.maximum(_word_chars(_repetition_tokens(docs, variant)), 1)
+            tokens = _repetition_tokens(docs, variant)
+            whole = np.maximum(row_sums(tokens.rows, tokens.chars), 1)
         else:
             whole = _chars(docs, pieces)
     docs = docs.annotate("duplicate_lines", ratio(n, number))
@@ -282,7 +284,7 @@ def _repeated_n_grams(docs: Documents, variant: str, profile: Profile | None) ->
     if variant == "datatrove":
         whole = row_chars(*docs.buffers())
     else:
-        whole = _word_chars(tokens)
+        whole = row_sums(tokens.rows, tokens.chars)
     all_chars = all_n_gram_chars(tokens.rows, tokens.chars) if variant == "dolma" else None
     for n in N_GRAMS:
         k = n - N_GRAMS[0]
@@ -305,13 +307,6 @@ def _chars(docs: Documents, pieces: Extents) -> np.ndarray:
     data, _ = docs.buffers()
     sizes: np.ndarray = piece_chars(data, pieces.rows, pieces.start, pieces.end)
     return sizes
-
-
-def _word_chars(tokens: Tokens) -> np.ndarray:
-    """int64[rows]: code points of a row's tokens."""
-    before = np.concatenate(([0], np.cumsum(tokens.chars, dtype=np.int64)))
-    counts: np.ndarray = np.diff(before[tokens.rows])
-    return counts
 
 
 def _at(flags: np.ndarray, positions: np.ndarray) -> np.ndarray:

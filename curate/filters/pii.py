@@ -572,13 +572,6 @@ def keys_in(text: bytes) -> Iterator[tuple[int, int]]:
 
 
 RULES = ("key", "email", "ip", "credit_card", "phone")  # in this order where two would overlap
-COLUMNS = {
-    "key": "keys",
-    "email": "emails",
-    "ip": "ips",
-    "credit_card": "credit_cards",
-    "phone": "phones",
-}
 MIN_CARD_DIGITS = 13
 Choices = dict[str, tuple[str, ...]]  # what may stand in place of each kind
 EXAMPLES: Choices = {
@@ -597,14 +590,8 @@ EXAMPLES: Choices = {
     "phone": ("+1-202-555-0100", "+1-202-555-0101", "+1-202-555-0102", "+1-202-555-0103"),
 }
 # Dolma v1.6, configs/dolma-v1_6/mixing; it has no card numbers.
-TOKENS: Choices = {
-    "email": ("|||EMAIL_ADDRESS|||",),
-    "ipv4": ("|||IP_ADDRESS|||",),
-    "ipv6": ("|||IP_ADDRESS|||",),
-    "credit_card": ("|||CREDIT_CARD|||",),
-    "key": ("|||KEY|||",),
-    "phone": ("|||PHONE_NUMBER|||",),
-}
+_NAMES = ("EMAIL_ADDRESS", "IP_ADDRESS", "IP_ADDRESS", "CREDIT_CARD", "KEY", "PHONE_NUMBER")
+TOKENS: Choices = {k: (f"|||{name}|||",) for k, name in zip(EXAMPLES, _NAMES, strict=True)}
 # StarCoder (Li et al. 2023, section 4).
 _TAGS = ("EMAIL", "IP_ADDRESS", "IP_ADDRESS", "CREDIT_CARD", "KEY", "PHONE")
 TAGS: Choices = {kind: (f"<{tag}>",) for kind, tag in zip(TOKENS, _TAGS, strict=True)}
@@ -652,7 +639,7 @@ class Pii(Step):
             rows = np.array([f[0] for f in matches if f[3] == rank], np.int64)
             count = np.bincount(rows, minlength=len(docs)).astype(np.int32)
             total += count
-            column = COLUMNS[rule]
+            column = f"{rule}s"
             looked = getattr(self, column)
             values = pa.array(count) if looked else pa.nulls(len(docs), pa.int32())
             docs = docs.annotate(column, values)

@@ -271,3 +271,14 @@ def longest_repeats(hashes: np.ndarray, rows: np.ndarray, periods: int) -> np.nd
                 if run % period == 0 and run // period >= out[r]:
                     out[r] = run // period + 1
     return out
+
+
+def short_pieces(data: np.ndarray, start: np.ndarray, end: np.ndarray, most: int) -> np.ndarray:
+    """bool[pieces]: which of them have at most that many characters."""
+    # A character has at most four bytes: only those in between have to be counted.
+    size = end - start
+    short: np.ndarray = size <= most
+    between = np.flatnonzero(~short & (size <= 4 * most))
+    each = np.arange(len(between) + 1)
+    short[between] = piece_chars(data, each, start[between], end[between]) <= most
+    return short

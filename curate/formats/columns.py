@@ -19,6 +19,7 @@ import pyarrow as pa
 from curate.documents.documents import CORE, NUMBER, PAYLOAD
 from curate.documents.edits import EDIT, EDITS
 from curate.documents.rejected import REASON_COLUMNS
+from llmcurate.base.errors import UsageError
 
 Value = TypeVar("Value")
 KNOWN = {name for name, _ in (*CORE, *PAYLOAD)}
@@ -67,6 +68,14 @@ class Columns:
         more = f" and {len(stated) - 8} more" if len(stated) > 8 else ""
         advice = f": give --text-column {shlex.quote(likely)}" if likely else ""
         return f"{lacks}; the files have {have or 'no columns'}{more}{advice}"
+
+
+class SameName(UsageError):
+    """Two columns of a file have one name, so that nobody can tell which is meant."""
+
+
+class TooManyColumns(UsageError):
+    """A file makes more columns to carry along than memory should hold."""
 
 
 def column_name(name: str, kind: pa.DataType | None = None) -> str:

@@ -16,12 +16,13 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from curate.formats.columns import Columns
+from curate.formats.columns import Columns, SameName
 from curate.formats.compression import open_input, sniff
-from curate.formats.events import Corrupt, Event, Portion, Row, Skipped, note
+from curate.formats.events import Corrupt, Event, Noted, Portion, Skipped, too_large
 from curate.formats.jsonl import to_row
 from curate.formats.kinds import reader
-from curate.formats.lines import HEAD, Line, beginning, lines, without_mark
+from curate.formats.lines import HEAD, Line, beginning, lines, of_encoding, without_mark
+from curate.text.decoding import replaced_in
 from llmcurate.base.errors import UsageError
 
 SEPARATORS = "\t,;|"
@@ -41,12 +42,13 @@ class _Lines:
         self.numbered, self.limit = numbered, limit
         self.row: list[Line] = []
         self.again: deque[Line] = deque()
-        self.size = 0
+        self.size = self.replaced = 0
         self.cut_off = False  # the row has more bytes than the limit, or the file ends in it
 
     def begin(self) -> None:
         """A new row begins."""
-        self.row, self.size, self.cut_off = [], 0, False
+        self.row, self.cut_off = [], False
+        self.size = self.replaced = 0
 
     def give_back(self) -> None:
         """All lines of the row but the first."""
@@ -66,7 +68,9 @@ class _Lines:
         if line is None or self.size > self.limit:
             self.cut_off = True
             raise csv.Error("it is too long")
-        return _text(line if self.row[1:] else without_mark(line)) + "\n"
+        text = _text(line if self.row[1:] else without_mark(line))
+        self.replaced += replaced_in(text, line)
+        return text + "\n"
 
 
 def _text(line: bytes) -> str:
@@ -83,30 +87,37 @@ def _header(line: bytes) -> tuple[list[str], str]:
         if separator != "\t":
             raise ValueError(f"its first line is no header ({error})") from None
         names = text.rstrip("\r").split(separator)
-    if twice := next((name for name, times in Counter(names).items() if times > 1), None):
-        raise ValueError(f"its header has the column {twice!r} twice")
     return names, separator
 
 
 def names_in(head: bytes) -> list[str]:
     """The columns that the first line of a file would name; none where it is no header."""
     try:
-        return _header(head.partition(b"\n")[0])[0]
+        names = _header(head.partition(b"\n")[0])[0]
     except ValueError:
         return []
+    return [] if _twice(names) else names
+
+
+def _twice(names: list[str]) -> str | None:
+    return next((name for name, times in Counter(names).items() if times > 1), None)
 
 
 def read_header(path: str, codec: str, columns: Columns) -> list[str]:
-    """The columns of a file, as `columns` names them. UsageError without a column `text`."""
+    """The columns of a file, as `columns` names them. UsageError without a column `text`, SameName
+    where two have one name."""
     with open_input(path) as file:
         _, chunks, _ = beginning(file, codec)
         line = next(lines(chunks, 0, None, MOST_HEADER), (0, b"", 0))[1]
     try:
-        names = [columns.name(name) for name in _header(line or b"")[0]]
+        header = _header(line or b"")[0]
     except ValueError as error:
         raise UsageError(f"input {path}: {error}") from None
+    names = [columns.name(name) for name in header]
     if "text" not in names:
         raise UsageError(f"input {path}: {columns.missing(dict.fromkeys(names, 'string'))}")
+    if twice := _twice(header):
+        raise SameName(f"input {path}: its header has the column {twice!r} twice")
     return names
 
 
@@ -116,6 +127,8 @@ def why_no_documents(path: str, columns: Columns) -> str | None:
         with open_input(path) as file:
             codec = sniff(file)
         read_header(path, codec, columns)
+    except SameName:
+        return None  # a plan says it
     except UsageError as error:
         return str(error).removeprefix(f"input {path}: ")
     return None
@@ -139,10 +152,9 @@ def read_rows(
     quote: str = "auto",
 ) -> Iterator[Event]:
     """Events of all rows; limit: bytes of the longest row read; quote: as of `ReadSettings`."""
-    damage: list[Corrupt] = []
-    damaged = lambda offset, what: note(damage, offset, what)  # noqa: E731
-    head, chunks, of = beginning(file, codec, damaged)
-    numbered = lines(chunks, 0, None, limit, damaged)
+    damage = Noted()
+    head, chunks, encoding = beginning(file, codec, damage)
+    numbered = lines(chunks, 0, None, limit, damage)
     _, first, _ = next(numbered, (0, None, 0))
     if first is None:
         yield from damage
@@ -153,19 +165,19 @@ def read_rows(
     quoted = quote != "none"
     if quote == "auto" and separator == "\t":
         quoted = _looks_quoted(head, len(names))
-    for offset, row, event in _rows(_Lines(numbered, limit), separator, len(names), quoted):
-        yield from damage
-        damage.clear()
+    source = _Lines(numbered, limit)
+    for offset, row, event in _rows(source, separator, len(names), quoted):
+        yield from damage.given()
         if row is None:
-            if isinstance(event, Corrupt):
-                event.what += of
-            yield event
+            yield of_encoding(event, encoding)
         elif row == header:  # of a file that was joined with others
             yield Skipped("header", offset)
         else:
             cells = zip(names, row, strict=True)
             record = {name: cell for name, cell in cells if cell or name == "text"}
-            yield to_row(record, offset, kinds)
+            document = to_row(record, offset, kinds)
+            document.replaced = {encoding: source.replaced} if source.replaced else None
+            yield document
     yield from damage
 
 
@@ -212,9 +224,7 @@ def _rows(
             what = "a quote in it is not closed" if source.cut_off else error
             event: Event = Corrupt(offset, f"not a row: {what}")
             if line is None:
-                detail = "passed over, not read whole"
-                reject = ("line_too_long", float(size), float(source.limit), detail)
-                event = Row(offset=offset, reject=reject)
+                event = too_large("line_too_long", size, source.limit, offset)
             source.give_back()
             yield offset, None, event
             continue

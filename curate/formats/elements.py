@@ -10,8 +10,6 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from curate.formats.events import Row
-
 TAIL = 64  # bytes that a mark has at most
 _SECTIONS = {b"<![CDATA[": re.compile(rb"\]\]>"), b"<!--": re.compile(rb"-->")}
 
@@ -25,12 +23,6 @@ class Element:
     data: bytes | None
     size: int
     whole: bool
-
-    def too_large(self, limit: int) -> Row:
-        """The rejected document that stands for it."""
-        detail = "passed over, not read whole"
-        reject = ("record_too_large", float(self.size), float(limit), detail)
-        return Row(offset=self.offset, reject=reject)
 
 
 def elements(

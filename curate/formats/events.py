@@ -6,11 +6,13 @@ A reader never drops anything in silence. Whatever it meets becomes one of three
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from curate.formats.columns import Columns
+from llmcurate.base.disk.units import counted
 
 Reject = tuple[str, float | None, float | None, str | None]
 
@@ -44,6 +46,8 @@ class Row:
     """Columns whose type their value does not fit: it is in `extra`."""
     bad_date: bool = False
     """Whether a date is stated that cannot be read."""
+    replaced: dict[str, int] | None = None
+    """How many U+FFFD decoding put in for bytes that are invalid, by encoding; None: none."""
     digest: str | None = None
     """What differs from the digests that the record states; "" where nothing does, None where
     none was compared."""
@@ -96,12 +100,19 @@ class Place:
 
 class Damage:
     """What of an input cannot be read: the first MOST_NAMED places by name, the others counted by
-    file, with the place of the first of them, so that no input fills memory or records."""
+    file, with the place of the first of them, so that no input fills memory or records; and by file
+    and encoding how many bytes became U+FFFD."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.count = 0  # of places that are not read
         self._named: list[Place] = []
         self._others: dict[str, Place] = {}
+        self._replaced: dict[tuple[str, str], Place] = {}
+
+    @property
+    def total(self) -> int:
+        """How many places there are, each file with U+FFFD among them."""
+        return self.count + len(self._replaced)
 
     def add(self, file: str, offset: int, what: str, count: int = 1) -> None:
         """Takes up places of a file, `count` of them from an offset on."""
@@ -113,22 +124,53 @@ class Damage:
         else:
             self._others[file] = Place(file, offset, what, count)
 
+    def add_replaced(self, file: str, offset: int, encoding: str, characters: int) -> None:
+        """Takes up characters of a file that stand for bytes, from an offset on."""
+        place = self._replaced.setdefault((file, encoding), Place(file, offset, "", 0))
+        place.count += characters
+
     def add_all(self, other: Damage) -> None:
         """Takes up the damage of another part of the input."""
-        for place in other.places():
+        for place in (*other._named, *other._others.values()):
             self.add(place.file, place.offset, place.what, place.count)
+        for (file, encoding), place in other._replaced.items():
+            self.add_replaced(file, place.offset, encoding, place.count)
 
     def places(self) -> list[Place]:
-        """The places by name, then of each file those that have no entry."""
-        return [*self._named, *self._others.values()]
+        """What was replaced, of each file; the places by name; then of each file those that have no
+        entry."""
+        replaced = [
+            Place(
+                file,
+                at.offset,
+                f"{counted(at.count, 'replacement character')} (U+FFFD) for"
+                f" bytes that are invalid in {encoding}",
+            )
+            for (file, encoding), at in self._replaced.items()
+        ]
+        return [*replaced, *self._named, *self._others.values()]
 
 
-def note(damage: list[Corrupt], offset: int, what: str) -> None:
-    """Adds to a list that is read now and then; its last entry counts what would be too many."""
-    if len(damage) < MOST_NAMED:
-        damage.append(Corrupt(offset, what))
-    else:
-        damage[-1].count += 1
+class Noted(list[Corrupt]):
+    """Damage, noted by a call with offset and reason, and given between documents; the last entry
+    counts what would be too many."""
+
+    def __call__(self, offset: int, what: str) -> None:
+        if len(self) < MOST_NAMED:
+            self.append(Corrupt(offset, what))
+        else:
+            self[-1].count += 1
+
+    def given(self) -> Iterator[Corrupt]:
+        """What was noted since the last call."""
+        yield from self
+        self.clear()
+
+
+def too_large(rule: str, size: int, limit: int, offset: int = 0) -> Row:
+    """The rejected document that stands for more bytes than are held."""
+    reject = (rule, float(size), float(limit), "passed over, not read whole")
+    return Row(offset=offset, reject=reject)
 
 
 @dataclass(frozen=True)

@@ -38,19 +38,13 @@ LISTS = (".paths", ".paths.gz")  # files with a path or URL a line, as Common Cr
 @contextmanager
 def _opened(path: str) -> Iterator[BinaryIO]:
     """The list's file; one on the web is fetched as files are, with further tries."""
-    if not path.lower().startswith(("http://", "https://")):
+    if not is_web(path):
         with open_input(path) as file:
             yield file
         return
-    from curate.fetch.download import fetch_one
-    from curate.fetch.transfer import Wanted
-
     with TemporaryDirectory() as scratch:
         target = Path(scratch) / "list"
-        try:
-            fetch_one(Wanted(path, target))
-        except RunFailed as error:
-            raise RunFailed(f"{path}: {error}") from None
+        _get(path, target)
         with open(target, "rb") as file:
             yield file
 

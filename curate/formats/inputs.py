@@ -22,7 +22,14 @@ import numpy as np
 import pyarrow as pa
 
 from curate.formats.column_types import joined, kind_of_type
-from curate.formats.columns import EXTRA, KNOWN, Columns, column_name, kind_of
+from curate.formats.columns import (
+    EXTRA,
+    KNOWN,
+    Columns,
+    TooManyColumns,
+    column_name,
+    kind_of,
+)
 from curate.formats.data_sets import Choice
 from curate.formats.delimited import read_header
 from curate.formats.jsonl import sample
@@ -32,7 +39,6 @@ from curate.formats.parquet import read_schema
 from llmcurate.base.disk.files import replacing, text_digest
 from llmcurate.base.disk.process import AT_ONCE, in_order
 from llmcurate.base.disk.units import counted
-from llmcurate.base.errors import UsageError
 from llmcurate.base.messages import Message
 
 # Where nothing is set: 16 MiB keep the processes of one machine balanced; from 64 GiB on there are
@@ -327,7 +333,7 @@ def plan_inputs(
         inputs, at_once=at_once, skip_unreadable=skip_unreadable, columns=columns, choice=choice
     )
     plan = plan_files(listed.files, partition_bytes, sample_lines, at_once, columns)
-    return replace(plan, notices=tuple(listed.notices), unreadable=listed.unreadable)
+    return replace(plan, notices=tuple(listed.notices), unreadable=len(listed.unreadable))
 
 
 def plan_files(
@@ -339,22 +345,12 @@ def plan_files(
 ) -> InputPlan:
     """The same of files that are found already."""
     with readable():
-        return _planned(files, partition_bytes, sample_lines, at_once, columns)
-
-
-def _planned(
-    files: list[InputFile],
-    partition_bytes: int | None,
-    sample_lines: int,
-    at_once: int,
-    names: Columns,
-) -> InputPlan:
-    target = partition_bytes or partition_size(sum(file.size for file in files))
-    most = MANY_SLICES if partition_bytes else MANY_SLICES * target // PARTITION_BYTES
-    cut = in_order(partial(_slices, target=target), [*enumerate(files)], at_once)
-    grouped = Partitions.of(_grouped(files, cut, target, most))
-    columns = carried_columns(files, sample_lines, at_once, names)
-    return InputPlan(tuple(files), grouped, columns)
+        target = partition_bytes or partition_size(sum(file.size for file in files))
+        most = MANY_SLICES if partition_bytes else MANY_SLICES * target // PARTITION_BYTES
+        cut = in_order(partial(_slices, target=target), [*enumerate(files)], at_once)
+        grouped = Partitions.of(_grouped(files, cut, target, most))
+        carried = carried_columns(files, sample_lines, at_once, columns)
+        return InputPlan(tuple(files), grouped, carried)
 
 
 def _grouped(
@@ -409,7 +405,7 @@ def carried_columns(
                 if f.name not in KNOWN:
                     take(column_name(f.name, f.type), kind_of_type(f.type))
             if len(kinds) > MOST_STORED:
-                raise UsageError(
+                raise TooManyColumns(
                     f"input {file.path}: it makes {len(kinds):,} columns to carry along, and"
                     f" {MOST_STORED:,} are the most: write it without those that are not needed"
                 )

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from curate.formats.lines import BOM, Held, Line, unheard
+from curate.text.decoding import replaced_in
 
 _TOKEN = re.compile(rb'"[^"\\\n\0]*(?:\\[^\n\0][^"\\\n\0]*)*"|["{}\[\]]')
 _STRING = re.compile(rb'"[^"\\\n\0]*(?:\\[^\n\0][^"\\\n\0]*)*')
@@ -22,12 +23,16 @@ _LEADS = {ord("{"): b":", ord("["): b"[,"}
 _INDENT = 64  # bytes at most that stand between a line's beginning and an object
 QUOTE, BRACE = b'"{'
 _DEEPEST = 1024  # brackets in brackets, as many as orjson reads
+_ESCAPED = re.compile(rb"(?i)\\ufffd")
 _SPACE = b" \t\r\n"
 _BETWEEN = _SPACE + b",[]"
 
 
-def parse(line: bytes) -> dict[str, Any] | str:
-    """The object on a line, or what is wrong with it. Lone surrogates become U+FFFD."""
+def parse(
+    line: bytes, on_replaced: Callable[[int], object] = lambda characters: None
+) -> dict[str, Any] | str:
+    """The object on a line, or what is wrong with it. on_replaced: told how many U+FFFD stand in it
+    for bytes that are no UTF-8, NULs and lone surrogates."""
     import orjson
 
     try:
@@ -38,21 +43,16 @@ def parse(line: bytes) -> dict[str, Any] | str:
             value = json.loads(line)  # keeps the digits of a longer integer
     except orjson.JSONDecodeError:
         try:
-            value = _mended(json.loads(line.decode("utf-8", "replace").replace("\x00", "\ufffd")))
+            value = json.loads(line.decode("utf-8", "replace").replace("\x00", "\ufffd"))
+            # Pairs of escapes join to one character, lone halves become U+FFFD.
+            halves = json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass")
+            text = halves.decode("utf-16", "replace")
+            value = json.loads(text)
+            if replaced := replaced_in(text, line) - len(_ESCAPED.findall(line)):
+                on_replaced(replaced)
         except (ValueError, RecursionError) as error:
             return f"not JSON: {str(error)[:100]}"
     return value if isinstance(value, dict) else f"not a JSON object but {type(value).__name__}"
-
-
-def _mended(value: Any) -> Any:
-    if isinstance(value, str):
-        # Pairs of escapes join to one character, lone halves become U+FFFD.
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, list):
-        return [_mended(v) for v in value]
-    if isinstance(value, dict):
-        return {_mended(k): _mended(v) for k, v in value.items()}
-    return value
 
 
 def objects(

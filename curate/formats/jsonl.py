@@ -17,7 +17,7 @@ import pyarrow as pa
 from curate.formats.columns import KNOWN, Columns, id_text, kind_of, split_extra
 from curate.formats.compression import decompressed_chunks, open_input, sniff
 from curate.formats.dates import column_date
-from curate.formats.events import Corrupt, Event, Portion, Row, note
+from curate.formats.events import Corrupt, Event, Noted, Portion, Row, too_large
 from curate.formats.json_objects import in_lines, objects, parse
 from curate.formats.kinds import reader
 from curate.formats.lines import (
@@ -26,6 +26,7 @@ from curate.formats.lines import (
     beginning,
     first_line,
     lines,
+    of_encoding,
     ranges,
     unheard,
     without_mark,
@@ -141,24 +142,17 @@ def read_lines(
     columns: Columns = Columns(),
 ) -> Iterator[Event]:
     """Events of the lines that start in [start, end); limit: bytes of the longest one read."""
-    damage: list[Corrupt] = []
-    noting = lambda offset, what: note(damage, offset, what)  # noqa: E731
-    numbered, of = _numbered(file, codec, start, end, limit, noting)
+    damage = Noted()
+    numbered, encoding = _numbered(file, codec, start, end, limit, damage)
     for offset, line, size in numbered:
-        yield from damage
-        damage.clear()
+        yield from damage.given()
         if line is None:
-            yield Row(
-                offset=offset,
-                reject=("line_too_long", float(size), float(limit), "passed over, not read whole"),
-            )
+            yield too_large("line_too_long", size, limit, offset)
             continue
         events = _events(without_mark(line), offset, kinds, columns)
         line = b""
         while events:
-            event = events.pop(0)
-            if isinstance(event, Corrupt):
-                event.what += of
+            event = of_encoding(events.pop(0), encoding)
             yield event
             del event  # of a long document nothing is held here
     yield from damage
@@ -173,28 +167,31 @@ def _numbered(
     on_corrupt: Callable[[int, str], object],
     text: bool = False,
 ) -> tuple[Iterator[Line], str]:
-    """(the lines that start in [start, end), or the objects of a file without lines; what their
-    offsets are of, as of `beginning`)."""
+    """(the lines that start in [start, end), or the objects of a file without lines; the encoding
+    of the file)."""
     if start or end is not None:
         first = first_line(file, start, end)
         if first is None:
-            return iter(()), ""
+            return iter(()), "utf-8"
         chunks = decompressed_chunks(file, codec, start=first)
-        return lines(chunks, first, end, limit, on_corrupt), ""
-    head, chunks, of = beginning(file, codec, on_corrupt)
+        return lines(chunks, first, end, limit, on_corrupt), "utf-8"
+    head, chunks, encoding = beginning(file, codec, on_corrupt)
     if text or in_lines(head):
-        return lines(chunks, 0, None, limit, on_corrupt), of
-    return objects(chunks, limit, on_corrupt), of
+        return lines(chunks, 0, None, limit, on_corrupt), encoding
+    return objects(chunks, limit, on_corrupt), encoding
 
 
 def _events(line: bytes, offset: int, kinds: dict[str, str], columns: Columns) -> list[Event]:
     """The event of a line; of several objects where joined files have left them on it."""
     if not line.strip():
         return []
-    value = parse(line)
+    replaced: list[int] = []
+    value = parse(line, replaced.append)
     if isinstance(value, dict):
         try:
-            return [to_row(columns.record(value), offset, kinds)]
+            row = to_row(columns.record(value), offset, kinds)
+            row.replaced = {"utf-8": sum(replaced)} if replaced else None
+            return [row]
         except RecursionError:
             return [Corrupt(offset, "not JSON that can be kept: nested too deeply")]
     parts = [(at, without_mark(part or b"")) for at, part, _ in objects([line], len(line))]

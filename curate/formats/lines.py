@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO
 
 from curate.formats.compression import decompressed_chunks
+from curate.formats.events import Corrupt, Event, Row
 from curate.text.decoding import encoding_of_file, utf_8_of
 
 BOM = b"\xef\xbb\xbf"
@@ -135,8 +136,8 @@ def ranges(file: Any, target: int) -> list[tuple[int, int | None]]:
 def beginning(
     file: BinaryIO, codec: str | None, on_corrupt: Callable[[int, str], object] = unheard
 ) -> tuple[bytes, Iterator[bytes], str]:
-    """(the first HEAD bytes, all chunks, a note on offsets) of a file's unpacked text; of another
-    encoding UTF-8 is made, in which offsets count then. on_corrupt: as of `decompressed_chunks`."""
+    """(the first HEAD bytes, all chunks, the encoding) of a file's unpacked text; of another than
+    UTF-8 this is made, in which offsets count then. on_corrupt: as of `decompressed_chunks`."""
     read: list[bytes] = []
     for chunk in decompressed_chunks(file, codec, unheard):
         read.append(bytes(chunk))
@@ -145,6 +146,14 @@ def beginning(
     head, chunks = b"".join(read)[:HEAD], decompressed_chunks(file, codec, on_corrupt)
     encoding = encoding_of_file(head)
     if encoding == "utf-8":
-        return head, chunks, ""
-    text = b"".join(utf_8_of([head], encoding))
-    return text, utf_8_of(chunks, encoding), f" ({encoding}: the offset is that in UTF-8)"
+        return head, chunks, encoding
+    return b"".join(utf_8_of([head], encoding)), utf_8_of(chunks, encoding), encoding
+
+
+def of_encoding(event: Event, encoding: str) -> Event:
+    """An event of a file that is made UTF-8 of an encoding, which is named in it."""
+    if isinstance(event, Corrupt) and encoding != "utf-8":
+        event.what += f" ({encoding}: the offset is that in UTF-8)"
+    elif isinstance(event, Row) and event.replaced:
+        event.replaced = {encoding: sum(event.replaced.values())}
+    return event

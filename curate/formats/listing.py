@@ -14,7 +14,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Set
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import cache, partial
 from pathlib import Path, PurePosixPath
@@ -232,11 +232,11 @@ def _is_ours(names: Set[str]) -> bool:
 @dataclass(frozen=True)
 class InputFiles:
     """files: in the order given, and by name within a folder; notices: what was passed over, one
-    line each; unreadable: how many files and folders could not be read."""
+    line each; unreadable: why files and folders could not be read, by path."""
 
     files: list[InputFile]
     notices: list[str]
-    unreadable: int = 0
+    unreadable: dict[str, str] = field(default_factory=dict)
 
 
 def find_files(
@@ -258,7 +258,40 @@ def find_files(
     the hub.
     """
     with readable(skip_unreadable is not None):
-        return _files(inputs, is_known, at_once, bool(skip_unreadable), columns, choice)
+        paths, commits = [*map(str, inputs)], list[str]()
+        if any(path.lower().startswith("hf://") for path in paths):
+            paths, commits = pinned(paths)
+        problems: list[OSError] = []
+        lines: list[str] = []  # on data sets
+        listed = [
+            file
+            for path in _expanded(paths, columns, problems)
+            for file in _listed(path, is_known, bool(skip_unreadable), choice, lines)
+        ]
+        if problems and not skip_unreadable:
+            raise problems[0]
+        files: list[InputFile] = []
+        notices = [_Notice.of(problem) for problem in problems]
+        holds = {file.location: False for file in listed}
+        reasons: dict[str, str] = {}  # location -> the first notice of it
+        look = partial(_looked_at, skip_unreadable=bool(skip_unreadable), columns=columns)
+        for file, result in zip(listed, in_order(look, listed, at_once), strict=True):
+            if isinstance(result, _Notice):
+                notices.append(result)
+                reasons.setdefault(file.location, result.text)
+                continue
+            holds[file.location] = True
+            if result is not None:
+                files.append(result)
+        errors = [notice.error for notice in notices if notice.error]
+        unreadable = {escaped(str(e.filename)): str(e.strerror) for e in errors}
+        for path, has_files in holds.items():
+            if not has_files:
+                raise NoFile(path, reasons.get(path), unreadable)
+        if odd := sum(path_of(file.path) != file.path for file in files if "://" not in file.path):
+            text = f"{counted(odd, 'file')} with bytes in the name that are no UTF-8, written \\xNN"
+            notices.append(_Notice(text))
+        return InputFiles(files, [*commits, *lines, *(n.text for n in notices)], unreadable)
 
 
 @contextmanager
@@ -283,11 +316,11 @@ class _Notice:
     """Why a file or folder is passed over."""
 
     text: str
-    unreadable: bool = False
+    error: OSError | None = None  # where it cannot be read
 
     @staticmethod
     def of(error: OSError) -> _Notice:
-        return _Notice(f"skipped {escaped(str(error.filename))}: {error.strerror}", unreadable=True)
+        return _Notice(f"skipped {escaped(str(error.filename))}: {error.strerror}", error)
 
 
 @dataclass(frozen=True)
@@ -305,52 +338,15 @@ class _Listed:
     skip: bool = False
 
 
-def _files(
-    inputs: Iterable[str],
-    is_known: Callable[[str, str], bool],
-    at_once: int,
-    skip_unreadable: bool,
-    columns: Columns,
-    choice: Choice,
-) -> InputFiles:
-    paths, commits = [*map(str, inputs)], list[str]()
-    if any(path.lower().startswith("hf://") for path in paths):
-        paths, commits = pinned(paths)
-    problems: list[OSError] = []
-    lines: list[str] = []  # on data sets
-    listed = [
-        file
-        for path in _expanded(paths, columns, problems)
-        for file in _listed(path, is_known, skip_unreadable, choice, lines)
-    ]
-    if problems and not skip_unreadable:
-        raise problems[0]
-    files: list[InputFile] = []
-    notices = [_Notice.of(problem) for problem in problems]
-    holds = {file.location: False for file in listed}
-    reasons: dict[str, str] = {}  # location -> the first notice of it
-    look = partial(_looked_at, skip_unreadable=skip_unreadable, columns=columns)
-    for file, result in zip(listed, in_order(look, listed, at_once), strict=True):
-        if isinstance(result, _Notice):
-            notices.append(result)
-            reasons.setdefault(file.location, result.text)
-            continue
-        holds[file.location] = True
-        if result is not None:
-            files.append(result)
-    for path, has_files in holds.items():
-        if not has_files:
-            raise _holds_none(path, reasons.get(path))
-    unreadable = sum(notice.unreadable for notice in notices)
-    if odd := sum(path_of(file.path) != file.path for file in files if "://" not in file.path):
-        text = f"{counted(odd, 'file')} with bytes in the name that are no UTF-8, written \\xNN"
-        notices.append(_Notice(text))
-    return InputFiles(files, [*commits, *lines, *(n.text for n in notices)], unreadable)
+class NoFile(UsageError):
+    """An input holds nothing to read. unreadable: as of `InputFiles`."""
 
-
-def _holds_none(path: str, reason: str | None = None) -> UsageError:
-    why = f" ({reason})" if reason else ""
-    return UsageError(f"input {path} holds no file of a known format{why}")
+    def __init__(
+        self, path: str, reason: str | None = None, unreadable: dict[str, str] | None = None
+    ) -> None:
+        why = f" ({reason})" if reason else ""
+        super().__init__(f"input {path} holds no file of a known format{why}")
+        self.unreadable = unreadable or {}
 
 
 def _listed(
@@ -425,7 +421,7 @@ def _listed(
             seen = is_known(path, stored.state)
             yield _Listed(location, folder, fs, path, rel, stored, skip=seen)
     if not some:
-        raise _holds_none(location)
+        raise NoFile(location)
 
 
 def in_data_sets(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -17,11 +18,20 @@ import pyarrow.parquet as pq
 
 from curate.documents.documents import CORE, DATE, PAYLOAD
 from curate.formats.column_types import arrow_type, fitted, json_texts, json_value, kind_of_type
-from curate.formats.columns import EXTRA, KNOWN, Columns, column_name, id_text, with_extra
+from curate.formats.columns import (
+    EXTRA,
+    KNOWN,
+    Columns,
+    SameName,
+    column_name,
+    id_text,
+    with_extra,
+)
 from curate.formats.compression import open_input
 from curate.formats.dates import column_date
 from curate.formats.events import Corrupt, LeftOut, Portion
 from curate.formats.kinds import reader
+from curate.text.decoding import replaced_in
 from llmcurate.base.disk.units import counted, format_bytes
 from llmcurate.base.errors import UsageError
 
@@ -33,10 +43,6 @@ _WIDTHS = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96
 
 class BadPages(ValueError):
     """Headers that cannot be believed."""
-
-
-class SameName(UsageError):
-    """Two columns of a file have one name."""
 
 
 @dataclass(frozen=True)
@@ -336,10 +342,12 @@ def _is_valid(column: pa.Array) -> bool:
 
 def conform(
     table: pa.Table, columns: dict[str, str], source: str
-) -> tuple[pa.Table, list[tuple[int, str]]]:
+) -> tuple[pa.Table, list[tuple[int, str]], int]:
     """(the table with the run's columns, known ones cast, unknown ones as planned; row and column
-    of each value of these that does not fit, and is in `extra`)."""
-    rows = table.num_rows
+    of each value of these that does not fit, and is in `extra`; how many U+FFFD stand in it for
+    bytes that are no UTF-8)."""
+    rows, replaced = table.num_rows, list[int]()
+    text = partial(_text, replaced=replaced)
     out: dict[str, pa.Array | pa.ChunkedArray] = {}
     for name, kind in CORE:
         column = table[name] if name in table.column_names else None
@@ -349,12 +357,12 @@ def conform(
         elif kind == DATE:
             out[name] = _dates(column)
         else:
-            out[name] = (_ids if name == "id" else _text)(column, kind)
+            out[name] = text(_id_texts(column) if name == "id" else column, kind)
     if "source" in table.column_names:
         out["source"] = out["source"].fill_null(source)
     for name, kind in PAYLOAD:
         has = name in table.column_names
-        convert = _text if pa.types.is_string(kind) else pa.ChunkedArray.cast
+        convert = text if pa.types.is_string(kind) else pa.ChunkedArray.cast
         out[name] = convert(table[name], kind) if has else pa.nulls(rows, kind)
     own_names = {column_name(f.name, f.type): f.name for f in table.schema if f.name not in KNOWN}
     rest: dict[int, dict[str, Any]] = {}  # what does not fit, by row
@@ -366,7 +374,7 @@ def conform(
             continue
         column = table[own_names[name]]
         if kind_of_type(column.type) == "string":
-            column = _text(column, pa.string())
+            column = text(column, pa.string())
         if planned == "json" and name != EXTRA:
             out[name] = json_texts(column)
             continue
@@ -380,19 +388,20 @@ def conform(
         for row, values in rest.items():
             texts[row] = with_extra(texts[row], values)
         out[EXTRA] = pa.array(texts, pa.string())
-    return pa.table(out), misfits
+    return pa.table(out), misfits, sum(replaced)
 
 
-def _ids(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Ids of any type as strings."""
+def _id_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Ids of any type as what is cast to strings."""
     is_text = kind_of_type(column.type) == "string"
     if pa.types.is_floating(column.type) or not (is_text or pa.types.is_primitive(column.type)):
-        column = pa.chunked_array([pa.array(map(id_text, column.to_pylist()), kind)])
-    return _text(column, kind)
+        return pa.chunked_array([pa.array(map(id_text, column.to_pylist()), pa.string())])
+    return column
 
 
-def _text(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """The column as strings that are UTF-8 (parquet files do not promise it)."""
+def _text(column: pa.ChunkedArray, kind: pa.DataType, replaced: list[int]) -> pa.ChunkedArray:
+    """The column as strings that are UTF-8 (parquet files do not promise it). replaced: gets how
+    many U+FFFD are put in."""
     try:
         column = column.cast(kind)
         column.validate(full=True)
@@ -400,6 +409,7 @@ def _text(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     except pa.ArrowInvalid:
         raw = column.cast(pa.large_binary()).to_pylist()
         mended = [None if v is None else v.decode("utf-8", "replace") for v in raw]
+        replaced += (replaced_in(m, v) for m, v in zip(mended, raw, strict=True) if m is not None)
         return pa.chunked_array([pa.array(mended, kind)])
 
 
@@ -413,5 +423,5 @@ def _dates(column: pa.ChunkedArray) -> pa.ChunkedArray:
             )
         return column.cast(DATE, safe=False)
     if _holds_text(column.type):
-        column = _text(column, pa.large_string())
+        column = _text(column, pa.large_string(), [])
     return pa.chunked_array([pa.array([column_date(v) for v in column.to_pylist()], DATE)])

@@ -75,7 +75,7 @@ class Account:
             "passed_over": self.passed_over,
             "bad_dates": self.bad_dates,
             "skipped": dict(self.skipped),
-            "corrupt": self.corrupt.count,
+            "corrupt": self.corrupt.total,
             "corrupt_examples": [asdict(place) for place in self.corrupt.places()[:examples]],
             "left_out": dict(self.left_out),
             "misfits": dict(self.misfits),
@@ -204,6 +204,8 @@ class PartitionReader:
             return
         self.account.bad_dates += row.bad_date
         self.account.misfits.update(row.misfits)
+        for encoding, characters in (row.replaced or {}).items():
+            self.account.corrupt.add_replaced(file.path, row.offset, encoding, characters)
         extra = row.extra or {}
         extra.setdefault("source", file.rel)
         row.extra = extra
@@ -248,7 +250,10 @@ class PartitionReader:
         from curate.formats.parquet import conform
 
         stated = table["date"] if "date" in table.column_names else None
-        table, misfits = conform(table, self.plan.columns, file.rel)
+        table, misfits, replaced = conform(table, self.plan.columns, file.rel)
+        if replaced:
+            group = self.plan.partitions[self.partition][number].start
+            self.account.corrupt.add_replaced(file.path, group, "utf-8", replaced)
         rows = at + np.arange(table.num_rows)
         bad = np.zeros(table.num_rows, np.bool_)
         if stated is not None and table["date"].null_count > stated.null_count:

@@ -198,7 +198,8 @@ def _fill(
             record.damage,
         )
     if kind == "conversion" and row.mime == "text/plain" and row.charset in (None, "utf-8"):
-        row.text, row.charset = decode(body, "utf-8", html=False).text, "utf-8"
+        text = decode(body, "utf-8", html=False)
+        row.text, row.charset, row.replaced = text.text, "utf-8", text.losses
     elif reject is None or reject[0] != "payload_too_large":
         row.payload = body
     row.reject = reject

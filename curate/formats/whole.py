@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 from curate.formats.columns import Columns
 from curate.formats.compression import decompressed_chunks, open_input
-from curate.formats.events import Corrupt, Event, Portion, Row, Skipped
+from curate.formats.events import Corrupt, Event, Noted, Portion, Row, Skipped, too_large
 from curate.formats.kinds import reader
 from curate.formats.mime import is_document, sniff_mime
 from curate.text.decoding import decode, utf_16_in
-from llmcurate.base.disk.units import counted
 
 OUR_PAGE = b'<meta name=generator content="llmcurate">'  # in base/pages/templates/page.html
 
@@ -18,21 +17,16 @@ OUR_PAGE = b'<meta name=generator content="llmcurate">'  # in base/pages/templat
 def content(portion: Portion) -> tuple[bytes | None, list[Event]]:
     """(the unpacked file, its damage); without the first where it has more than `max_payload`
     bytes: then the second ends with a row that is rejected."""
-    events: list[Event] = []
+    damage = Noted()
     parts: list[bytes] = []
     size = 0
     with open_input(portion.path) as file:
-        for chunk in decompressed_chunks(
-            file, portion.codec, lambda offset, what: events.append(Corrupt(offset, what))
-        ):
+        for chunk in decompressed_chunks(file, portion.codec, damage):
             size += len(chunk)
             if size > portion.max_payload:
-                detail = "passed over, not read whole"
-                limit = float(portion.max_payload)
-                events.append(Row(reject=("record_too_large", float(size), limit, detail)))
-                return None, events
+                return None, [*damage, too_large("record_too_large", size, portion.max_payload)]
             parts.append(bytes(chunk))
-    return b"".join(parts), events
+    return b"".join(parts), [*damage]
 
 
 @reader(
@@ -62,10 +56,7 @@ def read(portion: Portion) -> Iterator[Event]:
         yield Row(payload=body, mime="application/xhtml+xml" if xml else "text/html")
         return
     decoded = decode(body, html=False)
-    if decoded.replaced:
-        lost = counted(decoded.replaced, "replacement character")
-        yield Corrupt(0, f"{lost} (U+FFFD) for bytes that are invalid in {decoded.encoding}")
-    yield Row(text=decoded.text)
+    yield Row(text=decoded.text, replaced=decoded.losses)
 
 
 def why_no_documents(path: str, columns: Columns) -> str | None:

@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from curate.corpus.direct_input import DirectInput
 from curate.formats.read_settings import ReadSettings
-from curate.formats.reading import plan_reading
 from curate.inspect.results import Computed
 from curate.run.records import read_record
 from curate.text.buffers import as_large_string, text_buffers
@@ -21,7 +20,7 @@ from llmcurate.base.disk.units import counted, format_percent
 from llmcurate.base.errors import UsageError
 from llmcurate.base.pages import html
 from llmcurate.base.pages.html import plain
-from llmcurate.base.terminal import say, table
+from llmcurate.base.terminal import table
 
 if TYPE_CHECKING:
     from tokenize_kit.judge.words import Segmentation
@@ -43,17 +42,9 @@ class Documents:
         read: ReadSettings | None = None,
         words: str | None = None,
     ) -> None:
-        read = read or ReadSettings()
-        plan = plan_reading(inputs, read)
-        web = [f for f in plan.files if f.holds_pages]
-        if web:
-            raise UsageError(
-                f"input {web[0].path} holds web pages, not text: run `llmcurate extract` first"
-            )
-        for notice in plan.notices:
-            say(notice, quiet)
-        self.files = [Path(f.path).resolve() for f in plan.files if "://" not in f.path]
-        self._direct = DirectInput(plan, read)
+        self._direct = DirectInput.of_texts(inputs, read, quiet)
+        paths = (file.path for file in self._direct.inputs.files)
+        self.files = [Path(path).resolve() for path in paths if "://" not in path]
         self._words = words
 
     def batches(self) -> Iterator[Buffers]:
@@ -188,7 +179,7 @@ def segmentation(
     """How words of scripts without spaces are known; UsageError for several ways at once, and
     LlmcurateError naming a dictionary that cannot be read."""
     from tokenize_kit.judge.words import Segmentation
-    from tokenize_kit.segment.dictionary import read_dictionary
+    from tokenize_kit.segment import read_dictionary
 
     if sum(map(bool, (dictionary, separator, words))) > 1:
         raise UsageError(

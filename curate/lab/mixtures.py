@@ -21,8 +21,15 @@ import numpy as np
 import yaml
 
 from curate.experiment.ablate import COMMON
-from curate.experiment.corpora import Corpus, Sets, read_sets
-from curate.experiment.encoding import ORDER, choose_tokenizers, encode_corpus, make_tokenizers
+from curate.experiment.corpora import (
+    ORDER,
+    Corpus,
+    Sets,
+    choose_tokenizers,
+    encode_corpus,
+    make_tokenizers,
+    read_sets,
+)
 from curate.experiment.evaluation import Fact, draw_text, encode_apart, find_overlap
 from curate.experiment.figures import Cost, Gap, Rows
 from curate.experiment.runs import Machine, Place, RunTask, Training, machines_of, make_runs

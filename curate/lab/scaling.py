@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from curate.inspect.results import Findings, check_folder
-from curate.lab.compare.models import runs_progress, training_of
+from curate.lab.evaluate.models import runs_progress, training_of
 from llmcurate.base.disk.files import write_text
 from llmcurate.base.disk.units import counted, format_duration, format_scaled, parse_count
 from llmcurate.base.errors import UsageError

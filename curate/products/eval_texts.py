@@ -57,18 +57,12 @@ def as_shards(
     if are_shards(path):
         return Path(path)
     from curate.corpus.direct_input import DirectInput
-    from curate.formats.reading import plan_reading
     from tokenize_kit.shards.writer import encode_shards
 
-    read = read or ReadSettings()
-    plan = plan_reading([path], read)
-    if web := [file for file in plan.files if file.holds_pages]:
-        raise UsageError(
-            f"input {web[0].path} holds web pages, not text: run `llmcurate extract` first"
-        )
-    for notice in plan.notices:
+    documents = DirectInput.of_texts([path], read, quiet=True)
+    for notice in documents.inputs.notices:
         say(notice)
-    documents, columns = DirectInput(plan, read), ["id", "source", "lang", "text"]
+    columns = ["id", "source", "lang", "text"]
     encode_shards(documents.batches(columns), tokenizer, out, workers=workers)
     if refused := documents.tally["rejected"] + documents.tally["corrupt"]:
         say(f"{path}: {counted(refused, 'record')} could not be taken and have no score")

@@ -23,7 +23,7 @@ from pathlib import Path, PurePath
 
 from curate.fetch.hub import is_hub, unpinned
 from curate.fetch.transfer import Wanted
-from curate.formats.columns import Columns
+from curate.formats.columns import Columns, SameName, TooManyColumns
 from curate.formats.compression import BREAK, members, open_input
 from curate.formats.data_sets import Choice
 from curate.formats.fetched import (
@@ -35,10 +35,9 @@ from curate.formats.fetched import (
     versions_now,
     wanted_inputs,
 )
-from curate.formats.inputs import InputPlan
+from curate.formats.inputs import InputPlan, carried_columns
 from curate.formats.kinds import format_by_name
 from curate.formats.listing import InputFile, find_files
-from curate.formats.parquet import SameName, read_schema
 from curate.formats.read_settings import ReadSettings
 from curate.formats.reading import PartitionReader
 from llmcurate.base.errors import RunFailed, UsageError
@@ -160,7 +159,8 @@ def find_new(
 
     changed: what happens to a file that is another now: `leave`, `new` (its documents come as new
     ones), `skip`. remote: fetches inputs that are URLs.
-    skip_unreadable, columns, choice: as of `find_files`.
+    skip_unreadable: whether what may not be read is passed over, or is damaged. columns, choice: as
+    of `find_files`.
     """
     result = NewInputs([])
     inputs = list(inputs)
@@ -197,17 +197,21 @@ def find_new(
             continue
         try:
             now_there = find_files(
-                [name], is_known, skip_unreadable=skip_unreadable, columns=columns, choice=choice
+                [name], is_known, skip_unreadable=True, columns=columns, choice=choice
             )
         except UsageError as error:
             # A pattern or folder that holds nothing yet is no mistake of one that runs by itself.
-            if "matches no file" in str(error) or "holds no file" in str(error):
-                result.notices.append(str(error))
-                continue
-            raise
-        result.new += now_there.files
-        result.notices += now_there.notices
-        result.unreadable += now_there.unreadable
+            if "matches no file" not in str(error) and "holds no file" not in str(error):
+                raise
+            result.notices.append(str(error))
+            unreadable = getattr(error, "unreadable", {})
+        else:
+            result.new += now_there.files
+            result.notices += now_there.notices
+            unreadable = now_there.unreadable
+        result.unreadable += len(unreadable)
+        for path, reason in unreadable.items() if not skip_unreadable else ():
+            result.damaged[path] = ("", reason)  # looked at again by each call
     if damaged is not None:
         for file in [*result.new]:
             if what := _no_plan(file, columns):
@@ -223,9 +227,9 @@ def find_new(
 def _no_plan(file: InputFile, columns: Columns) -> str | None:
     """The reason if a file would end every plan that has it, else None."""
     try:
-        if file.format == "parquet":
-            read_schema(file.path, columns)
-    except SameName as error:
+        if file.format in ("csv", "parquet"):
+            carried_columns([file], 0, columns=columns)
+    except (SameName, TooManyColumns) as error:
         return str(error).removeprefix(f"input {file.path}: ")
     return None if file.size else "it is empty"
 

@@ -24,7 +24,7 @@ from curate.formats.columns import EXTRA
 from curate.formats.compression import path_of
 from curate.formats.inputs import InputPlan, plan_files
 from curate.formats.read_settings import ReadSettings
-from curate.refresh import incremental, retention, snapshot
+from curate.refresh import incremental, snapshot
 from curate.refresh.forgetting import Removals, Scrubbed, scrub
 from curate.refresh.inputs import (
     Damaged,
@@ -35,11 +35,11 @@ from curate.refresh.inputs import (
     find_new,
 )
 from curate.refresh.outcome import How, Refreshed, Totals
-from curate.refresh.retention import PRODUCTS as FOLDER
+from curate.refresh.snapshot import PRODUCTS
 from curate.refresh.state import Plan, Refresh, State
 from curate.run.decisions import SUPERSEDED
 from curate.run.driver import run_planned
-from curate.run.homes import FILE
+from curate.run.homes import FILE, RUNS
 from curate.run.ids import ISSUED
 from curate.run.plan import EarlierIds, RunPlan, check_code, make_plan, plan_run, stage_folder
 from curate.run.records import Options
@@ -71,18 +71,18 @@ def _alone(recipe: Recipe) -> Recipe:
 
 def products_folder(home: Path, name: str) -> Path:
     """Return where the products of a snapshot are made."""
-    return inside(home, f"{FOLDER}/{name}")
+    return inside(home, f"{PRODUCTS}/{name}")
 
 
 def make_products(home: Path, name: str, recipe: Recipe, how: How) -> bool:
     """Makes the products of a snapshot, or goes on; whether anything was to do."""
     plan = make_plan(_alone(recipe), [str(snapshot.folder_of(home, name))])
     done = run_planned(plan, products_folder(home, name), Options(how.workers, how.quiet))
-    snapshot.point_current_to(home / FOLDER, name, within=".")
+    snapshot.point_current_to(home / PRODUCTS, name, within=".")
     return not done.nothing_new
 
 
-RUNS, IDS, CORRUPT = "runs", "ids.parquet", "corrupt.jsonl"
+IDS, CORRUPT = "ids.parquet", "corrupt.jsonl"
 
 
 @contextmanager
@@ -136,14 +136,14 @@ def refresh(recipe: Recipe, inputs: list[str], home: Path, how: How) -> Refreshe
             link_ = home / snapshot.CURRENT
             if not link_.is_symlink() or link_.readlink().name != state.current:
                 snapshot.point_current_to(home, state.current)
-        retention.tidy(state)  # what a killed one had not yet
+        snapshot.tidy(state)  # what a killed one had not yet
         done = _refresh(state, recipe, inputs, how)
         if how.products and state.current:
             done.products = products_folder(home, state.current)
             done.built = make_products(home, state.current, recipe, how)
         done.changed = state.fact("changed") or []
         done.damaged = {path: what for path, (_, what) in (state.fact("damaged") or {}).items()}
-        done.removed_snapshots = retention.prune(state, how)
+        done.removed_snapshots = snapshot.prune(state, how)
         done.snapshots = len(snapshot.names(home))
     done.seconds = round(time.perf_counter() - began, 3)
     return done
@@ -154,7 +154,7 @@ def _refresh(state: State, recipe: Recipe, inputs: list[str], how: How) -> Refre
     pending = state.pending()
     if pending and how.abandon:
         say(f"abandoning the unfinished refresh {pending.name}", how.quiet)
-        retention.drop(state, pending.name)
+        snapshot.drop(state, pending.name)
         pending = None
     if pending:
         _check_options(state, pending, how)
@@ -168,7 +168,7 @@ def _refresh(state: State, recipe: Recipe, inputs: list[str], how: How) -> Refre
             return _finish_whole(state, pending, recipe, inputs, how)
         say(f"input {other} changed meanwhile: the refresh begins anew", how.quiet)
         how = replace(how, rebuild=pending.kind == "rebuild")
-        retention.drop(state, pending.name)
+        snapshot.drop(state, pending.name)
     lineage = state.lineage(state.current)
     earlier = [r for r in lineage if r.kind != "forget"]
     if earlier and not how.rebuild:
@@ -219,7 +219,7 @@ def _finish_whole(
         for path, (_, what) in cut.items():
             say(f"{path} is damaged ({what}): the refresh begins anew without it")
         state.set_fact("damaged", (state.fact("damaged") or {}) | cut)
-        retention.drop(state, refresh.name)
+        snapshot.drop(state, refresh.name)
     how = replace(how, rebuild=refresh.kind == "rebuild")
     return _refresh(state, recipe, inputs, how)
 
@@ -265,7 +265,9 @@ def _new_files(
     elsewhere = {
         path: was
         for path, was in known.items()
-        if path not in inputs_now.listed and ("://" in path or Path(path_of(path)).exists())
+        if was[0]
+        and path not in inputs_now.listed
+        and ("://" in path or Path(path_of(path)).exists())
     }
     if not dry and (damaged := elsewhere | inputs_now.damaged) != known:
         state.set_fact("damaged", damaged)
@@ -319,7 +321,7 @@ def forget(home: Path, entries: list[tuple[str, str]], how: How) -> Refreshed:
             done = nothing_new(state, 0)
         else:
             done = _forget_from(state, state.current, how)
-        done.removed_snapshots = retention.prune(state, how)
+        done.removed_snapshots = snapshot.prune(state, how)
         done.snapshots = len(snapshot.names(home))
     done.seconds = round(time.perf_counter() - began, 3)
     return done
@@ -337,14 +339,14 @@ def roll_back(home: Path, name: str, how: How) -> Refreshed:
                 f" with --abandon --rollback {name}"
             )
         if pending:
-            retention.drop(state, pending.name)
+            snapshot.drop(state, pending.name)
         if name == "parent":
             by_name = {r.name: r for r in state.refreshes()}
             now = state.current
             name = (by_name[now].plan.parent if now else None) or ""
             if not name:
                 raise UsageError(f"{home}: there is no snapshot before the current one")
-        standing = retention.names_by_date(state)
+        standing = snapshot.names_by_date(state)
         if name not in standing:
             raise UsageError(
                 f"{home}: no snapshot {name}; there are {', '.join(standing) or 'none'}"
@@ -388,7 +390,7 @@ def _check_ground(state: State, base: str | None, content: bool = True) -> None:
         return
     command = shlex.join(["llmcurate", "refresh", "-o", str(state.home)])
     command += " --abandon" if state.pending() else ""
-    others = [name for name in reversed(retention.names_by_date(state)) if name != base]
+    others = [name for name in reversed(snapshot.names_by_date(state)) if name != base]
     whole = next((name for name in others if not any(_faults(state, name))), None)
     back = f", or go back: `{command} --rollback {whole}`" if whole else ""
     raise RunFailed(
@@ -480,7 +482,7 @@ def _finish(state: State, refresh: Refresh, recipe: Recipe | None, how: How) -> 
     seals = {path.relative_to(home).as_posix(): seal(path) for path in files}
     state.set_fact(f"files {refresh.name}", seals)
     state.end(refresh.name)
-    retention.tidy(state)
+    snapshot.tidy(state)
     return done
 
 

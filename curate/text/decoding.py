@@ -18,7 +18,7 @@ from curate.text.encodings import BOMS, UTF, Decoded, decode_as, encoding_of
 _PRESCAN = 1024  # bytes, as in the HTML Standard
 _HEAD = 4096
 _FIRST = 1 << 20  # bytes in which a declaration is looked for
-_SEEN = 16 << 10  # bytes that are looked at closely, of lines and elements that are not all ASCII
+_SEEN = 64 << 10  # bytes that are looked at closely, of lines and elements that are not all ASCII
 _ESCAPES = re.compile(rb"\x1b(?:\$[@B]|\([JI])")  # not ESC ( B, by which terminals reset
 _CESU_8 = re.compile(rb"\xed[\xa0-\xaf][\x80-\xbf]\xed[\xb0-\xbf][\x80-\xbf]")
 _CUT = re.compile(rb"(?:[\xc2-\xdf]|[\xe0-\xef][\x80-\xbf]?|[\xf0-\xf4][\x80-\xbf]{0,2})\Z")
@@ -253,13 +253,29 @@ def encoding_of_file(head: bytes) -> str:
     return utf_16_in(head) or decode(lines, html=False).encoding
 
 
+_MARK = "\udcff"  # the byte 0xFF in Python's strings (PEP 383), which no UTF-8 has
+codecs.register_error("marked", lambda error: (_MARK, error.end))  # type: ignore[attr-defined]
+
+
 def utf_8_of(chunks: Iterable[bytes], encoding: str) -> Iterator[bytes]:
-    """The chunks of a file in another encoding, as UTF-8."""
+    """The chunks of a file in another encoding, as UTF-8. What is invalid in it is a byte 0xFF, so
+    that who decodes the lines finds and counts it (`replaced_in`)."""
     if encoding in UTF:
-        yield from map(str.encode, codecs.iterdecode(chunks, encoding, "replace"))
+        for text in codecs.iterdecode(chunks, encoding, "marked"):
+            yield text.encode("utf-8", "surrogateescape")
         return
     rest = b""
     for chunk in chunks:  # no encoding has a newline in a character
         lines, newline, rest = (rest + chunk).rpartition(b"\n")
-        yield decode_as(lines + newline, encoding).text.encode()
-    yield decode_as(rest, encoding).text.encode()
+        yield _marked(lines + newline, encoding)
+    yield _marked(rest, encoding)
+
+
+def _marked(data: bytes, encoding: str) -> bytes:
+    text = decode_as(data, encoding).text.replace("\ufffd", _MARK)
+    return text.encode("utf-8", "surrogateescape")
+
+
+def replaced_in(text: str, line: bytes) -> int:
+    """How many U+FFFD stand in the text of a line for what is no UTF-8 text in it."""
+    return text.count("\ufffd") - line.count("\ufffd".encode())

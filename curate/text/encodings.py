@@ -6,6 +6,7 @@ encodings.npz has the standard's labels and characters (scripts/encoding_tables.
 from __future__ import annotations
 
 import codecs
+import html
 import re
 from collections.abc import Iterator
 from contextlib import suppress
@@ -47,6 +48,11 @@ class Decoded(NamedTuple):
     text: str
     encoding: str
     replaced: int
+
+    @property
+    def losses(self) -> dict[str, int] | None:
+        """How many characters are replaced, by encoding; None where there is none."""
+        return {self.encoding: self.replaced} if self.replaced else None
 
 
 def encoding_of(label: str | None) -> str | None:
@@ -148,3 +154,11 @@ def _iso_2022_jp(payload: bytes) -> Iterator[str]:
             yield from (_characters(chosen).get(p, "\ufffd") for p in _PAIR.findall(part[0]))
         else:
             yield codecs.charmap_decode(part[0], "replace", _charmap(chosen))[0]
+
+
+_HUGE = re.compile(r"&#[0-9]{4000,};?")  # Python reads numbers of at most 4300 digits
+
+
+def unescape(text: str) -> str:
+    """As `html.unescape` has it, which raises where a reference's number is too long: U+FFFD."""
+    return html.unescape(_HUGE.sub("\ufffd", text))

@@ -27,7 +27,7 @@ from llmcurate.base.disk.files import check_regular
 from llmcurate.base.errors import UsageError
 
 if TYPE_CHECKING:
-    from tokenize_kit.segment.dictionary import Dictionary
+    from tokenize_kit.segment import Dictionary
 
 
 def _code_tables() -> dict[str, dict[str, str]]:
@@ -407,7 +407,7 @@ def dictionary_for(words: str, code: str) -> Dictionary | None:
 
 @lru_cache(maxsize=4)
 def _words(path: Path, code: str) -> Dictionary:
-    from tokenize_kit.segment.dictionary import dictionary_of
+    from tokenize_kit.segment import dictionary_of
 
     lines = path.read_text("utf-8-sig").splitlines()
     words = {line.split()[0] for line in lines if line.strip()}

@@ -24,6 +24,7 @@ DIGIT_ZEROS = np.array(
     [c for c in range(0x20000) if unicodedata.decimal(chr(c), None) == 0], np.int32
 )
 
+
 # Bits of `character_flags`.
 UPPER, DIGIT, ALNUM = 1, 2, 4
 

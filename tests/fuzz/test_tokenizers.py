@@ -17,7 +17,7 @@ from llmcurate.base.errors import UsageError
 from tests.fuzz.mutations import FUZZ, SEEDS, damaged, damaged_tree, outcome
 from tests.tokenize_kit.sentencepiece_models import LINES, ODD, PARTS, trained
 from tokenize_kit.change.convert import convert
-from tokenize_kit.change.source import FILES, open_source
+from tokenize_kit.change.original import FILES, open_source
 from tokenize_kit.change.verify import pack_texts
 from tokenize_kit.encode.vocabulary import open_vocabulary
 from tokenize_kit.formats.forms import CannotHold

@@ -19,8 +19,8 @@ from tests.train.conftest import shard_folder  # noqa: E402, F401
 from train.config import TrainConfig  # noqa: E402
 from train.data.shards import read_shards  # noqa: E402
 from train.evaluate import judge as nats  # noqa: E402
-from train.generate.generate import Sampling, complete  # noqa: E402
-from train.generate.generate import load as load_ours  # noqa: E402
+from train.generate import Sampling, complete  # noqa: E402
+from train.generate import load as load_ours  # noqa: E402
 from train.hf.export import export  # noqa: E402
 from train.hf.load import load as load_any  # noqa: E402
 from train.model.attention_settings import Grouped  # noqa: E402

@@ -11,7 +11,6 @@ from train.config import TrainConfig
 from train.lab.model import heads, latent
 from train.lab.objectives import labels, masked
 from train.lab.scaling import laws
-from train.model.config import gated_width
 from train.model.position_settings import Rope, RopeScaling
 from train.model.presets import preset
 from train.objective_settings import (
@@ -164,8 +163,9 @@ def test_a_gated_width_is_two_thirds_of_four_times_the_hidden_size_as_llama_roun
     hidden, width
 ):
     """Touvron et al. 2023, section 2.2, after Shazeer 2020; widths of the released models."""
-    assert gated_width(hidden) == width
-    assert gated_width(384, multiple=1) == 8 * 384 // 3 and gated_width(96) == 256  # exactly
+    sizes = {4096: "7b", 5120: "13b", 6656: "33b", 8192: "65b"}
+    published = preset(f"llama-{sizes[hidden]}").feed_forward.width
+    assert -(-(8 * hidden // 3) // 256) * 256 == published == width
 
 
 def test_a_tenth_of_a_budget_and_ten_times_of_it_are_the_printed_models_of_chinchilla():

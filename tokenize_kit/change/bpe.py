@@ -138,6 +138,11 @@ class CharBpe:
         return max([*self.tokens.values(), *self.others]) + 1
 
     @property
+    def special(self) -> dict[str, int]:
+        """The ids of special tokens."""
+        return {token.content: token.number for token in self.added if token.special}
+
+    @property
     def starts_words(self) -> bool:
         """Whether no token goes on over a space, a U+2581 here."""
         return not any(SPACE in text.lstrip(SPACE) for text in self.tokens)

@@ -13,10 +13,17 @@ from tokenizers import Tokenizer
 from llmcurate.base.disk.files import write_atomic
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import LlmcurateError, UsageError
-from tokenize_kit.card.figures import Measured, Sample, measure
-from tokenize_kit.card.page import Card
-from tokenize_kit.change.original import FileFacts, algorithm_name, describe_file, end_token
-from tokenize_kit.change.source import FILES, Source, encoder_of, open_source
+from tokenize_kit.card import Card, Measured, Sample, measure
+from tokenize_kit.change.original import (
+    FILES,
+    FileFacts,
+    Source,
+    algorithm_name,
+    describe_file,
+    encoder_of,
+    end_token,
+    open_source,
+)
 from tokenize_kit.change.verify import (
     Buffers,
     Comparison,

@@ -1,4 +1,4 @@
-"""The tokenizer that is to be changed: its file, its form, and how it prepares text."""
+"""The tokenizer that is to be changed: its file, its form, how it prepares text and encodes it."""
 
 from __future__ import annotations
 
@@ -24,15 +24,13 @@ from tokenize_kit.change.bpe import (
     words_by_sentencepiece,
     words_by_tokenizers,
 )
-from tokenize_kit.change.source import file_of, kind_of
 from tokenize_kit.change.verify import Encode, pack_texts
 from tokenize_kit.encode.byte_bpe import Plan
 from tokenize_kit.encode.encoder import Encoder
+from tokenize_kit.encode.spm import by_library
 from tokenize_kit.encode.vocabulary import open_vocabulary
-from tokenize_kit.files import read_file
 from tokenize_kit.formats.forms import (
     BYTE,
-    CONTROL,
     NORMAL,
     SPACE,
     Added,
@@ -40,15 +38,19 @@ from tokenize_kit.formats.forms import (
     CannotHold,
     Form,
     Pieces,
+    read_file,
 )
+from tokenize_kit.formats.gguf import from_metadata, read_metadata
 from tokenize_kit.formats.json_forms import (
     byte_bpe_from_json,
     byte_bpe_tokenizer,
+    form_from_json,
     is_byte_bpe,
     normalizers_of,
     pieces_from_json,
 )
-from tokenize_kit.formats.sentencepiece_model import read_form
+from tokenize_kit.formats.sentencepiece_model import read_form, write_form
+from tokenize_kit.formats.tiktoken import from_ranks
 from tokenize_kit.formats.tokenizer_json import (
     END_OF_TEXT,
     Parts,
@@ -77,7 +79,7 @@ class Original:
     @property
     def size(self) -> int:
         """The highest id and one, added tokens included."""
-        return len(self.form.pieces) if isinstance(self.form, Pieces) else self.form.size
+        return self.form.size
 
     @property
     def file_name(self) -> str:
@@ -224,13 +226,9 @@ def file_with_added(parts: Parts, added: tuple[Added, ...]) -> bytes:
 
 def end_token(form: Form | CharBpe) -> str | None:
     """The spelling of the token that ends a document, if there is one."""
-    if isinstance(form, ByteBpe | CharBpe):
-        special = {token.content for token in form.added if token.special}
-    elif 0 <= form.end < len(form.pieces):
+    if isinstance(form, Pieces) and 0 <= form.end < form.size:
         return form.pieces[form.end][0]
-    else:
-        special = {text for text, _, kind in form.pieces if kind == CONTROL}
-    return next((name for name in END_OF_TEXT if name in special), None)
+    return next((name for name in END_OF_TEXT if name in form.special), None)
 
 
 def algorithm_name(form: Form | CharBpe) -> str:
@@ -258,11 +256,7 @@ def describe_file(
 
     ids: the new ids of old tokens, of those that stay; none: they are as in the form.
     """
-    if isinstance(form, ByteBpe | CharBpe):
-        size, special = form.size, {t.content: t.number for t in form.added if t.special}
-    else:
-        size = len(form.pieces)
-        special = {t: n for n, (t, _, kind) in enumerate(form.pieces) if kind == CONTROL}
+    size, special = form.size, form.special
     if ids is not None:
         size = len(ids)
         special = {token: ids[number] for token, number in special.items()}
@@ -329,3 +323,108 @@ def keys_of(original: Original) -> dict[int, tuple[Key, ...]]:
 
 def _special(end: str | None, text: str) -> Key:
     return "special", "" if text == end else text
+
+
+# Formats and the names of their files in a folder.
+FILES = {
+    "tokenizer.json": "tokenizer.json",
+    "sentencepiece": "tokenizer.model",
+    "tiktoken": "tokenizer.tiktoken",
+    "gguf": "tokenizer.gguf",
+}
+_SUFFIXES = {Path(name).suffix: kind for kind, name in FILES.items()}
+
+
+@dataclass(frozen=True)
+class Source:
+    """A tokenizer that was read. notes: what of its file is no part of the form."""
+
+    path: Path
+    kind: str
+    form: Form
+    encode: Encode
+    sha256: str
+    notes: tuple[str, ...] = ()
+
+
+def file_of(path: Path) -> Path:
+    """The tokenizer's file: the path, or what a folder holds, tokenizer.json first."""
+    if not path.is_dir():
+        return path
+    return next(
+        (f for name in FILES.values() if (f := path / name).is_file()), path / "tokenizer.json"
+    )
+
+
+def kind_of(file: Path) -> str:
+    """The format of a file by its name; LlmcurateError for others."""
+    kind = _SUFFIXES.get(file.suffix)
+    if kind is None:
+        raise UsageError(
+            f"{file}: name a tokenizer.json or its folder, a .model, .tiktoken or .gguf"
+        )
+    return kind
+
+
+def open_source(path: Path, pattern: str | None = None) -> Source:
+    """pattern: the name of a published one, for ranks.
+
+    Raises LlmcurateError naming the file: for what is no tokenizer, and for one that has a part
+    which only its own format holds (CannotHold).
+    """
+    file = file_of(path)
+    kind = kind_of(file)
+    if not file.is_file():
+        raise UsageError(f"{file}: no such file")
+    if pattern is not None and kind != "tiktoken":
+        raise UsageError(f"{file}: a pattern is for .tiktoken files; leave it out")
+    notes: list[str] = []
+    try:
+        if kind == "gguf":
+            form = from_metadata(read_metadata(file))
+            encode = encoder_of(form)
+        else:
+            tokenizer = load_tokenizer(file) if kind == "tokenizer.json" else None
+            encode = open_vocabulary(file, pattern).encode
+            form = _form(file, kind, pattern, tokenizer, notes)
+    except CannotHold as error:
+        raise CannotHold(f"{file}: {error}") from None
+    except (LookupError, OverflowError, RecursionError, TypeError, ValueError) as error:
+        names = {"gguf": "GGUF file of a tokenizer", "sentencepiece": "SentencePiece model"}
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        message = f"{file}: not a {names.get(kind, kind)}: {reason}"
+        raise UsageError(message) from None
+    return Source(file, kind, form, encode, file_digest(file), tuple(notes))
+
+
+def _form(
+    file: Path, kind: str, pattern: str | None, tokenizer: Tokenizer | None, notes: list[str]
+) -> Form:
+    if kind == "sentencepiece":
+        return read_form(read_file(file))
+    if kind == "tiktoken":
+        return from_ranks(read_file(file), pattern or "")
+    assert tokenizer is not None
+    parts: Parts = parts_of(tokenizer)
+    post = parts.get("post_processor")
+    if post and post["type"] != "ByteLevel":
+        notes.append("tokens that its post-processor puts around a text are no part of the result")
+    return form_from_json(parts)
+
+
+def encoder_of(form: Form) -> Encode:
+    """Encoding with a form itself, by `tokenizers` or `sentencepiece`."""
+    if isinstance(form, ByteBpe):
+        tokenizer = byte_bpe_tokenizer(form)
+        tokenizer.encode_special_tokens = True
+        return Encoder(tokenizer).encode
+    return _encode_pieces(form)
+
+
+def _encode_pieces(form: Pieces) -> Encode:
+    import sentencepiece
+
+    try:
+        return by_library(sentencepiece.SentencePieceProcessor(model_proto=write_form(form)))
+    except RuntimeError as error:
+        raise CannotHold(f"sentencepiece does not take its pieces ({error})") from None

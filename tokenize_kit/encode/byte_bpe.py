@@ -21,10 +21,11 @@ from tokenize_kit.encode.trie import build_trie, token_of
 from tokenize_kit.encode.words import (
     INLINE,
     LONGEST,
+    CachePool,
     add_word,
     first_slot,
+    longest_piece,
     look_up,
-    new_cache,
     recall,
     seen_before,
     word_key,
@@ -111,14 +112,7 @@ def encode_pieces(data, offsets, ends, counts, bpe, cache):
     """(ids: uint32[], sizes: int64[rows]) of rows cut into pieces (scan.cut_rows)."""
     out = np.empty(offsets[-1] - offsets[0] + 1, np.uint32)
     sizes = np.empty(len(counts), np.int64)
-    longest = 1
-    piece = 0
-    for row in range(len(counts)):
-        at = int(offsets[row])
-        for _ in range(counts[row]):
-            longest = max(longest, ends[piece] - at)
-            at = int(ends[piece])
-            piece += 1
+    longest = longest_piece(offsets, ends, counts)
     work = Work(
         np.empty(longest, np.int64), np.empty(longest, np.int64), np.zeros(longest + 1, np.bool_)
     )
@@ -224,7 +218,7 @@ class ByteEncoder:
     def __init__(self, plan: Plan) -> None:
         self.plan: Plan | None = plan
         self._bpe = plan.bpe
-        self._idle = [new_cache()]  # a thread takes one while it encodes
+        self._caches = CachePool()
         self._tables = tuple(table.kernel for table in plan.tables)
 
     def encode(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -256,13 +250,7 @@ class ByteEncoder:
     def _encode_pieces(
         self, data: np.ndarray, offsets: np.ndarray, ends: np.ndarray, counts: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        try:
-            cache = self._idle.pop()
-        except IndexError:
-            cache = new_cache()
-        ids, sizes = encode_pieces(data, offsets, ends, counts, self._bpe, cache)
-        self._idle.append(cache)
-        return ids, sizes
+        return self._caches.run(encode_pieces, data, offsets, ends, counts, self._bpe)
 
     def sample(
         self, data: np.ndarray, offsets: np.ndarray, keys: np.ndarray, rate: float

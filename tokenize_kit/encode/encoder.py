@@ -34,7 +34,14 @@ from tokenize_kit.encode.normalize import (
 )
 from tokenize_kit.encode.parts import NOTHING, encode_rows
 from tokenize_kit.encode.unigram import PENALTY, encode_unigram, make_unigram
-from tokenize_kit.encode.words import WORDS, CachePool, Crossings, Fallback, crossings
+from tokenize_kit.encode.words import (
+    WORDS,
+    CachePool,
+    Crossings,
+    Fallback,
+    byte_fallback,
+    crossings,
+)
 from tokenize_kit.formats.forms import SPACE
 from tokenize_kit.formats.tokenizer_json import (
     Model,
@@ -149,7 +156,7 @@ class PieceEncoder:
                 single=True,
                 lead=form.lead,
             )
-        self._memories = CachePool()
+        self._caches = CachePool()
         model = parts["model"]
         kind = model.get("type")
         if kind == "Unigram":
@@ -174,10 +181,7 @@ class PieceEncoder:
     def _encode(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if self._normalizer is not None:
             data, offsets = normalize_rows(read_only(data), offsets, self._normalizer)
-        memory = self._memories.take()
-        ids, sizes = self._kernel(read_only(data), offsets, *self._tables, memory)
-        self._memories.give(memory)
-        return ids, sizes
+        return self._caches.run(self._kernel, read_only(data), offsets, *self._tables)
 
     def sample(
         self, data: np.ndarray, offsets: np.ndarray, keys: np.ndarray, rate: float
@@ -274,12 +278,7 @@ class PieceEncoder:
 
 
 def _fallback(model: Model, vocab: dict[str, int], unknown: int, joined: bool) -> Fallback:
-    byte_ids = np.empty(0, np.int64)
-    if model.get("byte_fallback"):
-        names = [f"<0x{byte:02X}>" for byte in range(256)]
-        if any(name not in vocab for name in names):
-            raise Unsupported("bytes that are not all there")
-        byte_ids = np.array([vocab[name] for name in names], np.int64)
+    byte_ids = byte_fallback(vocab) if model.get("byte_fallback") else np.empty(0, np.int64)
     return Fallback(unknown, byte_ids, joined)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from llmcurate.base.kernels import njit
 from llmcurate.base.kernels.intrinsics import load8, stir
-from tokenize_kit.encode.merges import NO_RANK, Pairs, pair_table, rank_of
+from tokenize_kit.encode.merges import NO_RANK, Pairs, merge_short, pair_table, rank_of
 from tokenize_kit.encode.parts import pack
 from tokenize_kit.encode.trie import build_trie, longest_token, shorter_tokens
 
@@ -182,26 +182,10 @@ def derive_merges(data, ends, byte_numbers, pairs, ids):
             if symbols[0] == ids[t]:
                 left[t] = symbols[0]
             continue
-        for k in range(n - 1):
-            ranks[k] = rank_of(pairs, symbols[k], symbols[k + 1])
-        while n > 1:
-            at = 0
-            for k in range(1, n - 1):
-                if ranks[k] < ranks[at]:
-                    at = k
-            if ranks[at] == NO_RANK:
-                break
-            if n == 2 and ranks[0] & 0xFFFFFFFF == ids[t]:
+        if merge_short(pairs, symbols, ranks, n, 2) == 2:
+            merged = rank_of(pairs, symbols[0], symbols[1])
+            if merged != NO_RANK and merged & 0xFFFFFFFF == ids[t]:
                 left[t], right[t] = symbols[0], symbols[1]
-            symbols[at] = ranks[at] & 0xFFFFFFFF
-            n -= 1
-            for k in range(at + 1, n):
-                symbols[k] = symbols[k + 1]
-                ranks[k] = ranks[k + 1]
-            if at > 0:
-                ranks[at - 1] = rank_of(pairs, symbols[at - 1], symbols[at])
-            if at < n - 1:
-                ranks[at] = rank_of(pairs, symbols[at], symbols[at + 1])
     return left, right
 
 

@@ -71,11 +71,12 @@ def rank_of(pairs, left, right):
 
 
 @njit(nogil=True)
-def merge_short(pairs, symbols, ranks, n):
-    """Merges symbols: int64[] of n in place; returns how many are left. ranks: int64[n] to use."""
+def merge_short(pairs, symbols, ranks, n, until=1):
+    """Merges symbols: int64[] of n in place, until so many are left or none merges; returns how
+    many are left. ranks: int64[n] to use."""
     for k in range(n - 1):
         ranks[k] = rank_of(pairs, symbols[k], symbols[k + 1])
-    while n > 1:
+    while n > until:
         best, at = NO_RANK, 0
         for k in range(n - 1):
             if ranks[k] >> 32 < best >> 32:  # of equal ranks the leftmost, whatever comes out

@@ -23,6 +23,7 @@ import numpy as np
 
 from llmcurate.base.kernels import njit
 from tokenize_kit.encode.trie import build_trie, longest_token
+from tokenize_kit.encode.words import width_of
 from tokenize_kit.formats.tokenizer_json import Unsupported
 
 ODD = 255  # in a table: a row with this character is odd
@@ -320,13 +321,6 @@ def make_normalizer(
 
 
 @njit(nogil=True)
-def _character(data, at):
-    """Bytes of the character that begins there."""
-    byte = data[at]
-    return 1 if byte < 0x80 else 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
-
-
-@njit(nogil=True)
 def _key(units, data, at, z):
     """(bytes, position of the replacement) of the longest key that data[at:z] begins with; 0 bytes
     for none."""
@@ -430,11 +424,11 @@ def _normalize(data, at, z, norm, out, w):
         if (size == 0 and len(units)) and (
             at + 1 == z or pairs[np.int64(byte) << 8 | np.int64(data[at + 1])]
         ):
-            end = min(z, at + _character(data, at)) if norm.single else z
+            end = min(z, at + width_of(data[at])) if norm.single else z
             size, a = _key(units, data, at, end)
             replaced = size > 0
         if size == 0:
-            size = _character(data, at)
+            size = width_of(data[at])
         if replaced:
             b = a
             while texts[b] != 0:

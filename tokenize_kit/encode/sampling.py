@@ -16,7 +16,13 @@ from llmcurate.base.kernels import njit
 from llmcurate.base.kernels.intrinsics import stir
 from tokenize_kit.encode.merges import NO_RANK, rank_of
 from tokenize_kit.encode.trie import number_characters
-from tokenize_kit.encode.words import join_unknown, word_end, write_fallback
+from tokenize_kit.encode.words import (
+    join_unknown,
+    longest_piece,
+    longest_row,
+    word_end,
+    write_fallback,
+)
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)  # of splitmix64
 _11 = np.uint64(11)
@@ -132,14 +138,7 @@ def sample_pieces(data, offsets, ends, counts, bpe, keys, rate):
     """As byte_bpe.encode_pieces, merges dropped with the probability `rate`; keys: uint64[rows]."""
     out = np.empty(offsets[-1] - offsets[0] + 1, np.uint32)
     sizes = np.empty(len(counts), np.int64)
-    longest = np.int64(1)
-    piece = 0
-    for row in range(len(counts)):
-        at = np.int64(offsets[row])
-        for _ in range(counts[row]):
-            longest = max(longest, np.int64(ends[piece]) - at)
-            at = np.int64(ends[piece])
-            piece += 1
+    longest = longest_piece(offsets, ends, counts)
     symbols, states = np.empty(longest, np.int64), np.empty(1, np.uint64)
     waiting, passed = np.empty((2, 3 * longest), np.int64), np.empty((2, 3 * longest), np.int64)
     following, preceding = np.empty(longest, np.int64), np.empty(longest, np.int64)
@@ -227,9 +226,7 @@ def sample_unigram(data, offsets, unigram, fallback, crossed, width, keys, rate)
     uint64[rows]."""
     out = np.empty((offsets[-1] - offsets[0]) * width + 2, np.uint32)
     sizes = np.empty(len(offsets) - 1, np.int64)
-    most = np.int64(1)
-    for row in range(len(sizes)):
-        most = max(most, np.int64(offsets[row + 1] - offsets[row]))
+    most = longest_row(offsets, 1)
     numbers, positions = np.empty(most + 1, np.int32), np.empty(most + 1, np.int32)
     sums, states = np.empty(most + 1, np.float64), np.empty(1, np.uint64)
     w = np.int64(0)

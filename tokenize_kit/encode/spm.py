@@ -7,6 +7,7 @@ the library itself cannot mean are left to it, by name.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -17,7 +18,7 @@ from tokenize_kit.encode.char_bpe import Merges, encode_characters, make_char_bp
 from tokenize_kit.encode.normalize import Normalizer, make_normalizer, normalize_rows, read_charsmap
 from tokenize_kit.encode.parts import Encode
 from tokenize_kit.encode.unigram import PENALTY, encode_unigram, make_unigram
-from tokenize_kit.encode.words import CachePool, Fallback, crossings
+from tokenize_kit.encode.words import CachePool, Fallback, byte_fallback, crossings
 from tokenize_kit.formats.forms import BYTE, NORMAL, UNKNOWN, UNUSED, USER_DEFINED
 from tokenize_kit.formats.sentencepiece_model import (
     BPE,
@@ -141,11 +142,8 @@ def _kernel(model: Model) -> Encode:
         raise Unsupported("a piece that is empty or holds NUL")
     byte_ids = np.empty(0, np.int64)
     if model.byte_fallback:
-        byte_pieces = {piece.text: k for k, piece in enumerate(model.pieces) if piece.kind == BYTE}
-        names = [f"<0x{byte:02X}>" for byte in range(256)]
-        if any(name not in byte_pieces for name in names):
-            raise Unsupported("bytes that are not all there")
-        byte_ids = np.array([byte_pieces[name] for name in names], np.int64)
+        pieces = enumerate(model.pieces)
+        byte_ids = byte_fallback({piece.text: k for k, piece in pieces if piece.kind == BYTE})
     fallback = Fallback(unknown[0], byte_ids, True)
     if model.kind == UNIGRAM:
         return _unigram(model, fallback)
@@ -161,17 +159,7 @@ def _bpe(model: Model, fallback: Fallback) -> Encode:
     bpe, symbol_table = make_char_bpe(merges), make_symbols(symbols)
     borders = crossings([*merges.tokens, *(symbol.decode() for symbol in symbols)])
     width = 1 if " " in merges.ids or not len(fallback.bytes) else 3
-    memories = CachePool()
-
-    def encode(data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        memory = memories.take()
-        ids, sizes = encode_characters(
-            data, offsets, bpe, symbol_table, fallback, borders, width, memory
-        )
-        memories.give(memory)
-        return ids, sizes
-
-    return encode
+    return _with_tables(encode_characters, bpe, symbol_table, fallback, borders, width)
 
 
 def _unigram(model: Model, fallback: Fallback) -> Encode:
@@ -200,12 +188,9 @@ def _unigram(model: Model, fallback: Fallback) -> Encode:
     unigram = unigram._replace(exact=exact)
     borders = crossings(pieces)
     width = 1 if " " in pieces or not len(fallback.bytes) else 3
-    memories = CachePool()
+    return _with_tables(encode_unigram, unigram, fallback, borders, width)
 
-    def encode(data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        memory = memories.take()
-        ids, sizes = encode_unigram(data, offsets, unigram, fallback, borders, width, memory)
-        memories.give(memory)
-        return ids, sizes
 
-    return encode
+def _with_tables(kernel: Callable[..., Any], *tables: Any) -> Encode:
+    caches = CachePool()
+    return lambda data, offsets: caches.run(kernel, data, offsets, *tables)

@@ -27,6 +27,7 @@ from tokenize_kit.encode.words import (
     add_word,
     cut_words,
     join_unknown,
+    longest_row,
     recall_words,
     write_fallback,
 )
@@ -253,9 +254,7 @@ def encode_unigram(data, offsets, unigram, fallback, crossed, width, cache):
     """
     out = np.empty((offsets[-1] - offsets[0]) * width + 2, np.uint32)
     sizes = np.empty(len(offsets) - 1, np.int64)
-    most = LONGEST
-    for row in range(len(sizes)):
-        most = max(most, offsets[row + 1] - offsets[row])
+    most = longest_row(offsets, LONGEST)
     own = np.empty(4 * LONGEST, np.uint32)
     work = Work(
         np.empty(most + 1, np.int32),

@@ -18,7 +18,7 @@ from tokenize_kit.encode.byte_bpe import ByteEncoder, plan_of
 from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.encode.parts import Encode, Settle, whole_alone
 from tokenize_kit.encode.spm import SpmEncoder
-from tokenize_kit.files import read_file
+from tokenize_kit.formats.forms import read_file
 from tokenize_kit.formats.tiktoken import PATTERN_NAMES, read_ranks, special_of
 from tokenize_kit.formats.tokenizer_json import (
     BEGIN_OF_TEXT,

@@ -8,13 +8,16 @@ as encoding it.
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from llmcurate.base.kernels import njit
 from llmcurate.base.kernels.intrinsics import hash_bytes, load8, load_few, prefetch, stir
+from tokenize_kit.formats.forms import BYTE_PIECES
+from tokenize_kit.formats.tokenizer_json import Unsupported
 
 SLOTS = 1 << 18  # words of the cache, half of them in use at most
 ARENA = 1 << 22  # bytes of long words, and ids of words of many
@@ -213,6 +216,28 @@ def word_end(data, a, z, crossed):
             return at
 
 
+@njit(nogil=True)
+def longest_piece(offsets, ends, counts):
+    """Bytes of the longest piece of rows that are cut (scan.cut_rows), 1 at least."""
+    longest, piece = np.int64(1), 0
+    for row in range(len(counts)):
+        at = np.int64(offsets[row])
+        for _ in range(counts[row]):
+            longest = max(longest, np.int64(ends[piece]) - at)
+            at = np.int64(ends[piece])
+            piece += 1
+    return longest
+
+
+@njit(nogil=True)
+def longest_row(offsets, least):
+    """Bytes of the longest row, or `least`, where that is more."""
+    most = np.int64(least)
+    for row in range(len(offsets) - 1):
+        most = max(most, np.int64(offsets[row + 1] - offsets[row]))
+    return most
+
+
 BATCH = 64  # words that are looked for at once
 END, LOW, HIGH, SLOT = range(4)
 _SAFE_BITS = np.uint64(32)
@@ -224,16 +249,16 @@ class CachePool:
     def __init__(self) -> None:
         self._idle = [new_cache()]
 
-    def take(self) -> Cache:
-        """A cache that no other thread has."""
+    def run(self, kernel: Callable[..., Any], *given: Any) -> tuple[np.ndarray, np.ndarray]:
+        """What a kernel makes of what it is given, and behind that of a cache that no other thread
+        has: (ids: uint32[], how many of each row: int64[rows])."""
         try:
-            return self._idle.pop()
+            cache = self._idle.pop()
         except IndexError:
-            return new_cache()
-
-    def give(self, memory: Cache) -> None:
-        """Takes a cache back."""
-        self._idle.append(memory)
+            cache = new_cache()
+        ids, sizes = kernel(*given, cache)
+        self._idle.append(cache)
+        return ids, sizes
 
 
 @njit(nogil=True)
@@ -295,11 +320,22 @@ def recall_words(data, a, words, k, count, cache, sums, rounds, total, calm, out
 # unknown: the id of what has no token; bytes: int64[256]: ids of bytes, empty where characters do
 # not fall back to them; joined: whether a run of unknown characters in a row is one id.
 Fallback = namedtuple("Fallback", "unknown bytes joined")
+
+
+def byte_fallback(ids: Mapping[str, int]) -> np.ndarray:
+    """The bytes of a Fallback, from the ids of the pieces `<0x00>` to `<0xFF>`; raises
+    Unsupported."""
+    if any(name not in ids for name in BYTE_PIECES):
+        raise Unsupported("bytes that are not all there")
+    return np.array([ids[name] for name in BYTE_PIECES], np.int64)
+
+
 _BLANK = 0x20
 
 
 @njit(nogil=True)
-def _width(byte):
+def width_of(byte):
+    """Bytes of the character that begins with this one."""
     return 1 if byte < 0x80 else 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
 
 
@@ -319,7 +355,7 @@ def write_fallback(fallback, data, position, ids, w):
         ids[w + 1] = byte_ids[0x96]
         ids[w + 2] = byte_ids[0x81]
         return w + 3
-    width = _width(data[position])
+    width = width_of(data[position])
     for i in range(width):
         ids[w + i] = byte_ids[data[position + i]]
     return w + width

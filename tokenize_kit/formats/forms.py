@@ -4,15 +4,29 @@ from."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
-from llmcurate.base.errors import LlmcurateError
+from llmcurate.base.errors import LlmcurateError, UsageError
 
 # SentencePiece.Type; llama.cpp's token types are the same numbers.
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 SPACE = "\u2581"  # the spelling of a space in pieces
 
+MOST_BYTES = 256 << 20  # of a tokenizer's file; published ones have up to 50 MB
+BYTE_PIECES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 MOST_TOKENS = 1 << 24  # ids of a vocabulary; a larger one is a damaged file
+
+
+def read_file(path: Path) -> bytes:
+    """A tokenizer's file, whole; ``LlmcurateError`` where it cannot be read or is too large."""
+    try:
+        size = path.stat().st_size
+        if size <= MOST_BYTES:
+            return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    raise UsageError(f"{path}: no tokenizer, it has {size:,} bytes")
 
 
 class CannotHold(LlmcurateError):
@@ -48,6 +62,11 @@ class ByteBpe:
         """The highest id and one."""
         return max([*self.tokens.values(), *(a.number for a in self.added)]) + 1
 
+    @property
+    def special(self) -> dict[str, int]:
+        """The ids of special tokens."""
+        return {token.content: token.number for token in self.added if token.special}
+
 
 @dataclass(frozen=True)
 class Pieces:
@@ -75,6 +94,16 @@ class Pieces:
         for number, (text, _, _) in enumerate(self.pieces):
             numbers.setdefault(text, number)
         object.__setattr__(self, "numbers", numbers)
+
+    @property
+    def size(self) -> int:
+        """The highest id and one."""
+        return len(self.pieces)
+
+    @property
+    def special(self) -> dict[str, int]:
+        """The ids of special tokens."""
+        return {text: n for n, (text, _, kind) in enumerate(self.pieces) if kind == CONTROL}
 
     @property
     def unknown(self) -> int:

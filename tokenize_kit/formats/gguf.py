@@ -173,13 +173,12 @@ def _byte_bpe(form: ByteBpe) -> dict[str, Value]:
         types[added.number] = CONTROL if added.special else USER_DEFINED
     if len(set(tokens)) != len(tokens):
         raise CannotHold("two of its tokens are spelled alike")
-    special = {token.content: token.number for token in form.added if token.special}
     merges = [f"{to_letters(left)} {to_letters(right)}" for left, right in form.merges]
     return {
         **_head("gpt2", tokens, types),
         f"{_PREFIX}pre": name,
         f"{_PREFIX}merges": merges,
-        **_roles(special),
+        **_roles(form.special),
         # llama.cpp puts a token before the text under some names unless it is told not to.
         f"{_PREFIX}add_bos_token": False,
         f"{_PREFIX}add_eos_token": False,

@@ -17,6 +17,7 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalize
 
 from tokenize_kit.formats.forms import (
     BYTE,
+    BYTE_PIECES,
     CONTROL,
     NORMAL,
     SPACE,
@@ -33,6 +34,7 @@ from tokenize_kit.formats.tokenizer_json import (
     Model,
     Parts,
     Unsupported,
+    cut_to_bytes,
     flat_steps,
     from_letters,
     patterns_of,
@@ -89,11 +91,7 @@ def byte_bpe_tokenizer(form: ByteBpe) -> Tokenizer:
     vocab |= {token.content: token.number for token in form.added}
     merges = [(to_letters(left), to_letters(right)) for left, right in form.merges]
     tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=merges, ignore_merges=form.whole))
-    splits = [pre_tokenizers.Split(Regex(part), behavior="isolated") for part in form.parts]
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [*splits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
-    )
-    tokenizer.decoder = decoders.ByteLevel()
+    cut_to_bytes(tokenizer, form.parts)
     put_added(tokenizer, form.added)
     return tokenizer
 
@@ -112,7 +110,6 @@ def put_added(tokenizer: Tokenizer, added: tuple[Added, ...]) -> None:
 NEVER = -1e6
 _LARGEST = (2 - 2**-23) * 2.0**127  # of a float32
 _WORDS = f"{SPACE}+[^{SPACE}]*|[^{SPACE}]+"
-_BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 
 
 def pieces_tokenizer(model: Pieces) -> Tokenizer:
@@ -282,7 +279,7 @@ def pieces_from_json(parts: Parts, whole: bool = True) -> Pieces:
             piece_kind = CONTROL
         elif text in added:
             piece_kind = USER_DEFINED
-        elif fallback and text in _BYTES:
+        elif fallback and text in BYTE_PIECES:
             piece_kind = BYTE
         shown = (
             text if piece_kind in (CONTROL, UNKNOWN, BYTE) or escaped else text.replace(" ", SPACE)

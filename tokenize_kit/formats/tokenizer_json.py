@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
-from tokenizers import AddedToken, Tokenizer, decoders, normalizers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers
 
 from llmcurate.base.disk.files import write_atomic
 from llmcurate.base.disk.sealed_json import encode_json
 from llmcurate.base.errors import UsageError
-from tokenize_kit.files import read_file
+from tokenize_kit.formats.forms import read_file
 from tokenize_kit.pattern.named import PATTERNS
 
 
@@ -150,6 +150,15 @@ def to_letters(data: bytes) -> str:
 def from_letters(letters: str) -> bytes:
     """Letters as bytes; raises KeyError where one stands for none."""
     return bytes([_BYTES[letter] for letter in letters])
+
+
+def cut_to_bytes(tokenizer: Tokenizer, parts: Sequence[str]) -> None:
+    """Texts are cut by patterns, one after the other, and what is left is spelled in bytes."""
+    splits = [pre_tokenizers.Split(Regex(part), behavior="isolated") for part in parts]
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [*splits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
 
 
 def add_tokens(tokenizer: Tokenizer, special: Sequence[str], space: str | None = None) -> None:

@@ -22,11 +22,10 @@ from tokenizers import Tokenizer
 from llmcurate.base.errors import RunFailed, UsageError
 from llmcurate.base.kernels import njit
 from tokenize_kit.encode.encoder import Encoder
-from tokenize_kit.encode.parts import Settle, pack, whole_alone
+from tokenize_kit.encode.parts import Encode, Settle, pack, whole_alone
 from tokenize_kit.encode.spm import SpmEncoder
 from tokenize_kit.encode.vocabulary import open_ranks
-from tokenize_kit.files import read_file
-from tokenize_kit.formats.forms import NORMAL
+from tokenize_kit.formats.forms import NORMAL, read_file
 from tokenize_kit.formats.sentencepiece_model import read_model
 from tokenize_kit.formats.tokenizer_json import (
     Model,
@@ -122,7 +121,7 @@ class Ranks:
     def __init__(self, file: Path, path: Path, pattern: str | None) -> None:
         self.path, self._pattern = str(path), str(pattern)
         vocabulary, ranks = open_ranks(file, pattern)
-        self._encode, self.settle = vocabulary.encode, vocabulary.settle
+        self.encode, self.settle = vocabulary.encode, vocabulary.settle
         self._bytes = {rank: token for token, rank in ranks.items()}
         self._bytes |= {index: name.encode() for name, index in vocabulary.special.items()}
         self.special = frozenset(vocabulary.special.values())
@@ -132,9 +131,6 @@ class Ranks:
         self._lengths = np.zeros(vocabulary.size, np.int64)
         for rank, token in self._bytes.items():
             self._lengths[rank] = len(token)
-
-    def encode(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return self._encode(data, offsets)
 
     def spans(
         self, data: np.ndarray, offsets: np.ndarray, ids: np.ndarray, sizes: np.ndarray
@@ -242,6 +238,7 @@ class Json:
         self._tokenizer = tokenizer
         vocab = self._tokenizer.get_vocab(with_added_tokens=True)
         self._encoder = Encoder(self._tokenizer)
+        self.encode: Encode = self._encoder.encode
         self.settle: Settle = self._encoder.settle
         self.engine = "tokenizers" if self._encoder.reason else "llmcurate"
         self.tokens = {number: token for token, number in vocab.items()}
@@ -264,9 +261,6 @@ class Json:
                 size = 0  # not of bytes: no text gives it
             lengths[number] = size
         return lengths
-
-    def encode(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return self._encoder.encode(data, offsets)
 
     def spans(
         self, data: np.ndarray, offsets: np.ndarray, ids: np.ndarray, sizes: np.ndarray
@@ -348,12 +342,10 @@ class SentencePiece:
         self.special = frozenset(n for n in range(size) if self._model.is_control(n))
         self.byte_ids = frozenset(n for n in range(size) if self._model.is_byte(n))
         self.unknown = self._model.unk_id()
-        self._encoder = SpmEncoder(raw, self._model)
+        encoder = SpmEncoder(raw, self._model)
+        self.encode: Encode = encoder.encode
         self.settle: Settle = whole_alone
-        self.engine = "sentencepiece" if self._encoder.reason else "llmcurate"
-
-    def encode(self, data: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return self._encoder.encode(data, offsets)
+        self.engine = "sentencepiece" if encoder.reason else "llmcurate"
 
     def spans(
         self, data: np.ndarray, offsets: np.ndarray, ids: np.ndarray, sizes: np.ndarray

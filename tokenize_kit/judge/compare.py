@@ -18,7 +18,7 @@ from tokenizers import Tokenizer
 
 from llmcurate.base.errors import UsageError
 from tokenize_kit.encode.parts import pack
-from tokenize_kit.files import read_file
+from tokenize_kit.formats.forms import read_file
 from tokenize_kit.judge.candidate import Candidate, open_candidate, texts_of, token_bytes
 from tokenize_kit.judge.tally import ENGLISH, OTHERS, Tally, Texts
 from tokenize_kit.judge.words import Segmentation

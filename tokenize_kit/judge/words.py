@@ -16,7 +16,7 @@ import numpy as np
 
 from llmcurate.base.kernels import njit
 from tokenize_kit.pattern.categories import CODE_POINTS, members
-from tokenize_kit.segment.dictionary import Dictionary
+from tokenize_kit.segment import Dictionary
 
 WORDS, WORD_TOKENS, WHOLE, LETTERS, LETTER_TOKENS = range(5)  # columns of `count_words`
 _LETTER, _SPACELESS, _MARK, _SEGMENTED = 1, 2, 3, 4

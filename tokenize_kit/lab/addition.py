@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 
 from llmcurate.base.disk.units import counted, either
 from llmcurate.base.errors import UsageError
-from tokenize_kit.card.page import Card
+from tokenize_kit.card import Card
 from tokenize_kit.change.original import (
     Key,
     Original,

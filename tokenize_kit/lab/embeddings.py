@@ -14,7 +14,7 @@ import numpy as np
 from llmcurate.base.disk.files import write_atomic
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed, UsageError
-from tokenize_kit.card.figures import Sample
+from tokenize_kit.card import Sample
 from tokenize_kit.change.verify import Encode, Texts
 
 TEXT_BYTES = 8 << 20  # of text at most, drawn by hash

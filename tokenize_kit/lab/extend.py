@@ -11,7 +11,7 @@ import numpy as np
 
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import RunFailed, UsageError
-from tokenize_kit.card.figures import Measured, Sample, measure
+from tokenize_kit.card import Measured, Sample, measure
 from tokenize_kit.change.bpe import CharBpe, learn_byte_tokens, learn_character_tokens, pieces_of
 from tokenize_kit.change.original import Original, open_tokenizer
 from tokenize_kit.change.verify import Buffers, Encode, Lengths, compare_lengths, pack_texts

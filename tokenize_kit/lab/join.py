@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from llmcurate.base.errors import RunFailed, UsageError
-from tokenize_kit.card.figures import Measured, Sample, measure
+from tokenize_kit.card import Measured, Sample, measure
 from tokenize_kit.change.bpe import CharBpe, Text
 from tokenize_kit.change.original import Original, open_tokenizer, space_of, token_texts
 from tokenize_kit.change.verify import (

@@ -22,20 +22,19 @@ from tokenizers import Tokenizer
 from llmcurate.base.disk.files import write_atomic
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
-from tokenize_kit.card.figures import Measured, Sample, measure
-from tokenize_kit.card.page import Card
+from tokenize_kit.card import Card, Measured, Sample, measure
 from tokenize_kit.change.bpe import CharBpe, Text
 from tokenize_kit.change.original import (
     Original,
     algorithm_name,
     describe_file,
+    file_of,
     file_with_added,
     keys_of,
     open_tokenizer,
     token_texts,
     write_changed,
 )
-from tokenize_kit.change.source import file_of
 from tokenize_kit.change.verify import Buffers, Encode, Texts, compare_lengths, pack_texts
 from tokenize_kit.encode.vocabulary import open_vocabulary
 from tokenize_kit.formats.forms import NORMAL, ByteBpe, CannotHold, Pieces

@@ -17,7 +17,7 @@ text."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import AnyStr
 
@@ -26,13 +26,14 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.encode.parts import pack
-from tokenize_kit.formats.tokenizer_json import ORDER, add_tokens, to_letters
+from tokenize_kit.formats.forms import BYTE_PIECES
+from tokenize_kit.formats.tokenizer_json import ORDER, add_tokens, cut_to_bytes, to_letters
 from tokenize_kit.learn.bpe_merges import LEAST, LONGEST, SHARE, STEP, Begun, learn
 from tokenize_kit.learn.cutting import run_merges
 from tokenize_kit.learn.options import COVERAGE, TrainingOptions
-from tokenize_kit.learn.words import Text, WordCounts, lay_out
+from tokenize_kit.learn.words import Text, WordCounts, lay_out, weighted_batches
 from tokenize_kit.pattern.automaton import compile_pattern
-from tokenize_kit.segment.dictionary import Dictionary
+from tokenize_kit.segment import Dictionary
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,6 @@ class Trained:
     merges: int | None = None
     longest_word: int | None = None
     spm: bytes | None = None
-
-
-_BATCH = 4 << 20  # bytes counted at once
 
 
 def count_words(
@@ -74,25 +72,6 @@ def count_cuttings(
         for counted in counts:
             counted.add(data, bounds, weight)
     return counts
-
-
-def weighted_batches(
-    documents: Iterable[tuple[str, int]],
-) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
-    """(data: uint8[], offsets: int64[texts + 1], weight) of texts of one weight at a time."""
-    waiting: dict[int, list[bytes]] = {}
-    size = 0
-    for text, weight in documents:
-        raw = text.encode("utf-8")
-        waiting.setdefault(weight, []).append(raw)
-        size += len(raw)
-        if size >= _BATCH:
-            for of_weight, batch in waiting.items():
-                yield *pack(batch), of_weight
-            waiting.clear()
-            size = 0
-    for of_weight, batch in waiting.items():
-        yield *pack(batch), of_weight
 
 
 def lay_out_words(letters: np.ndarray, ends: np.ndarray, counts: np.ndarray) -> Text:
@@ -134,10 +113,7 @@ def spelled(tokens: Sequence[bytes]) -> tuple[np.ndarray, np.ndarray]:
 
 def merged_names(merges: np.ndarray) -> tuple[list[bytes], list[tuple[int, int]]]:
     """Learned merges as `learn_merges` returns them."""
-    names = [bytes([byte]) for byte in ORDER]
-    for left, right, merged in merges.tolist():
-        if merged == len(names):
-            names.append(names[left] + names[right])
+    names = token_names([bytes([byte]) for byte in ORDER], merges.tolist())
     return names, [(left, right) for left, right in merges[:, :2].tolist()]
 
 
@@ -156,11 +132,7 @@ def build_tokenizer(
     ids = {token: number for number, token in enumerate([*first, *words, *last])}
     pairs = [(words[left], words[right]) for left, right in merges]
     tokenizer = Tokenizer(models.BPE(vocab=ids, merges=pairs))
-    splits = [pre_tokenizers.Split(Regex(part), behavior="isolated") for part in parts]
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [*splits, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
-    )
-    tokenizer.decoder = decoders.ByteLevel()
+    cut_to_bytes(tokenizer, parts)
     add_tokens(tokenizer, [token for token in [*first, *last] if token != space], space)
     return tokenizer
 
@@ -354,9 +326,6 @@ def choose_characters(
         kept.append(character)
         covered += count
     return kept, covered / max(1, total)
-
-
-BYTE_PIECES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 
 
 def number_words(words: CharacterWords, kept: Sequence[str]) -> Words:

@@ -17,8 +17,7 @@ from tokenizers import Tokenizer, normalizers
 from llmcurate.base.disk.files import write_atomic
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
-from tokenize_kit.card.figures import Measured, Sample, measure
-from tokenize_kit.card.page import Card, code_span
+from tokenize_kit.card import Card, Measured, Sample, code_span, measure
 from tokenize_kit.formats.gguf import names_in, to_metadata
 from tokenize_kit.formats.json_forms import form_from_json
 from tokenize_kit.formats.tokenizer_json import (
@@ -32,7 +31,7 @@ from tokenize_kit.learn.cutting import normaliser
 from tokenize_kit.learn.mixture import Mixture, MixtureRead, SampleDrawn
 from tokenize_kit.learn.options import LEARNERS, TrainingOptions
 from tokenize_kit.pattern.named import PATTERNS
-from tokenize_kit.segment.dictionary import DictionaryCard, read_dictionary
+from tokenize_kit.segment import DictionaryCard, read_dictionary
 
 if TYPE_CHECKING:
     import pyarrow as pa

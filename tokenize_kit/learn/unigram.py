@@ -15,14 +15,23 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 
 from llmcurate.base.errors import RunFailed
 from tokenize_kit.encode.words import WORDS
-from tokenize_kit.formats.forms import BYTE, CONTROL, NORMAL, SPACE, UNKNOWN, USER_DEFINED, Pieces
+from tokenize_kit.formats.forms import (
+    BYTE,
+    BYTE_PIECES,
+    CONTROL,
+    NORMAL,
+    SPACE,
+    UNKNOWN,
+    USER_DEFINED,
+    Pieces,
+)
 from tokenize_kit.formats.sentencepiece_model import write_form
 from tokenize_kit.formats.tokenizer_json import add_tokens
-from tokenize_kit.learn.bpe import BYTE_PIECES, Trained, choose_characters
+from tokenize_kit.learn.bpe import Trained, choose_characters
 from tokenize_kit.learn.cutting import Normal, rules_of
 from tokenize_kit.learn.options import TrainingOptions
 from tokenize_kit.learn.unigram_pieces import OwnLearner
-from tokenize_kit.segment.dictionary import Dictionary
+from tokenize_kit.segment import Dictionary
 
 PRINTABLE_ASCII = "".join(map(chr, range(0x21, 0x7F)))
 UNKNOWN_PIECE = "<unk>"

@@ -33,7 +33,7 @@ from tokenize_kit.learn.unigram_segments import (
     cut_segments,
     without_following,
 )
-from tokenize_kit.segment.dictionary import Dictionary
+from tokenize_kit.segment import Dictionary
 
 _ROUNDS = 2  # of expectation and maximisation, before pieces are dropped
 _LEAST = np.float32(0.5)  # expected occurrences of a piece

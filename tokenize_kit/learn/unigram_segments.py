@@ -20,13 +20,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from llmcurate.base.kernels import njit
-from tokenize_kit.encode.parts import pack
 from tokenize_kit.encode.trie import make_alphabet, number_characters
-from tokenize_kit.learn.words import WordCounts
+from tokenize_kit.learn.words import WordCounts, weighted_batches
 from tokenize_kit.pattern.categories import SCRIPTS, scripts
-from tokenize_kit.segment.dictionary import Dictionary
+from tokenize_kit.segment import Dictionary
 
-_BATCH = 4 << 20  # bytes cut at once
 _SPACE = np.uint8(0x20)
 SPACE_LEAD = np.uint8(0xE2)  # the first byte of U+2581, which a space is to SentencePiece
 # Kinds of characters, which decide where pieces end; all others are positions in SCRIPTS and 3.
@@ -77,34 +75,14 @@ def count_sentences(
     space_cuts: whether sentences end at spaces; dictionary: its words are sentences of their own.
     """
     counted = WordCounts()
-    waiting: dict[int, list[bytes]] = {}
-    size = 0
-    for text, weight in documents:
-        raw = text.encode("utf-8")
-        waiting.setdefault(weight, []).append(raw)
-        size += len(raw)
-        if size >= _BATCH:
-            _count(counted, waiting, space_cuts, dictionary)
-            size = 0
-    _count(counted, waiting, space_cuts, dictionary)
-    letters, ends, counts = counted.words()
-    return _without_following(letters, ends, counts)
-
-
-def _count(
-    counted: WordCounts,
-    waiting: dict[int, list[bytes]],
-    space_cuts: bool,
-    dictionary: Dictionary | None,
-) -> None:
-    for weight, batch in waiting.items():
-        data, rows = pack(batch)
+    for data, rows, weight in weighted_batches(documents):
         breaks = np.zeros(len(data) + 1, np.bool_)
         if dictionary:
             breaks[dictionary.cut(data, rows)] = True
         out, ends = _cut_sentences(data, rows, breaks, space_cuts)
         counted.add_pieces(out, 0, ends, np.full(len(ends), weight))
-    waiting.clear()
+    letters, ends, counts = counted.words()
+    return _without_following(letters, ends, counts)
 
 
 @njit(nogil=True)

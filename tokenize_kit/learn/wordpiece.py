@@ -28,7 +28,7 @@ from tokenize_kit.learn.bpe import (
 from tokenize_kit.learn.bpe_merges import LONGEST
 from tokenize_kit.learn.options import UNKNOWN, TrainingOptions
 from tokenize_kit.pattern.categories import members
-from tokenize_kit.segment.dictionary import Dictionary
+from tokenize_kit.segment import Dictionary
 
 PREFIX = "##"
 # In place of ## while learning: no text has a surrogate, so no spelling is taken for another.

@@ -8,13 +8,14 @@ and there is one such array. Weights are looked up by position: words of one wei
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from llmcurate.base.errors import RunFailed
 from llmcurate.base.kernels import njit, read_only
 from llmcurate.base.kernels.intrinsics import hash_bytes
+from tokenize_kit.encode.parts import pack
 from tokenize_kit.pattern.automaton import Table
 from tokenize_kit.pattern.scan import cut_rows
 
@@ -200,3 +201,25 @@ def weight_at(blocks, bounds, values, at):
     while at >= bounds[k + 1]:
         k += 1
     return values[k]
+
+
+_BATCH = 4 << 20  # bytes counted at once
+
+
+def weighted_batches(
+    documents: Iterable[tuple[str, int]],
+) -> Iterator[tuple[np.ndarray, np.ndarray, int]]:
+    """(data: uint8[], offsets: int64[texts + 1], weight) of texts of one weight at a time."""
+    waiting: dict[int, list[bytes]] = {}
+    size = 0
+    for text, weight in documents:
+        raw = text.encode("utf-8")
+        waiting.setdefault(weight, []).append(raw)
+        size += len(raw)
+        if size >= _BATCH:
+            for of_weight, batch in waiting.items():
+                yield *pack(batch), of_weight
+            waiting.clear()
+            size = 0
+    for of_weight, batch in waiting.items():
+        yield *pack(batch), of_weight

@@ -14,10 +14,11 @@ Tokens are little-endian; documents-*.parquet goes with each.
 
 from __future__ import annotations
 
+import os
 import struct
 from dataclasses import InitVar, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, BinaryIO, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +27,6 @@ import pyarrow.parquet as pq
 from llmcurate.base.disk.files import sync_path
 from llmcurate.base.errors import UsageError
 from llmcurate.base.messages import Message
-from tokenize_kit.files import open_at, sync_open
 
 DOCUMENTS = pa.schema(
     [
@@ -322,3 +322,19 @@ class Side:
         """Closes the open shard."""
         self._shard.close(self.form, self.dtype)
         self._closed += [self.folder / name for name in self._shard.names]
+
+
+def open_at(path: Path, size: int) -> BinaryIO:
+    """A file to append to, cut to so many bytes; a new one for none."""
+    if not size:
+        return path.open("wb")
+    file = path.open("r+b")
+    file.truncate(size)
+    file.seek(size)
+    return file
+
+
+def sync_open(file: BinaryIO) -> None:
+    """Brings what was written to an open file to disk."""
+    file.flush()
+    os.fsync(file.fileno())

@@ -21,8 +21,14 @@ import xxhash
 
 from llmcurate.base.disk.files import sync_path
 from llmcurate.base.messages import Message
-from tokenize_kit.files import open_at, sync_open
-from tokenize_kit.shards.shard_files import DOCUMENTS, Encoded, concatenate, gather
+from tokenize_kit.shards.shard_files import (
+    DOCUMENTS,
+    Encoded,
+    concatenate,
+    gather,
+    open_at,
+    sync_open,
+)
 
 _BITS = 8  # of the key: 256 buckets
 RUN_TOKENS = 1 << 22  # tokens sorted at once

@@ -132,11 +132,6 @@ def map_mask(path: Path, tokens: int) -> np.ndarray:
     return np.memmap(path, dtype=np.uint8, mode="r") if tokens else np.zeros(0, dtype=np.uint8)
 
 
-def datatrove_files(folder: Path, names: set[str]) -> list[str]:
-    """The .ds files."""
-    return sorted(name for name in names if name.endswith(".ds"))
-
-
 def read_datatrove(path: Path) -> Part:
     """DataTrove's NAME.ds: raw uint16 or uint32 tokens; NAME.ds.index: uint64 ends of documents, in
     tokens; NAME.ds.loss, if there: a byte a token, 1 where it counts (huggingface/datatrove,
@@ -217,11 +212,6 @@ def read_megatron(path: Path) -> Part:
     begins = np.append(first, 0)[edges[:-1]]
     length = total[edges[1:]] - total[edges[:-1]]
     return Part(name=path.name, tokens=tokens, start=np.where(length, begins, 0), length=length)
-
-
-def olmo_files(folder: Path, names: set[str]) -> list[str]:
-    """The .npy files."""
-    return sorted(name for name in names if name.endswith(".npy"))
 
 
 def read_olmo(path: Path, foreign: Foreign) -> Part:
@@ -336,12 +326,20 @@ def _llmc_header(path: Path) -> tuple[np.dtype[Any], int] | None:
     return dtype, count
 
 
+Files = Callable[[Path, set[str]], list[str]]  # those of a layout, among the names of a folder
+
+
+def ending(suffix: str) -> Files:
+    """The files whose names end so."""
+    return lambda folder, names: sorted(name for name in names if name.endswith(suffix))
+
+
 # The layouts of other trainers, in the order in which files without a manifest are tried: those
 # with marks of their own first.
-FOREIGN_FILES: dict[str, Callable[[Path, set[str]], list[str]]] = {
-    "datatrove": datatrove_files,
+FOREIGN_FILES: dict[str, Files] = {
+    "datatrove": ending(".ds"),
     "megatron": megatron_files,
-    "olmo": olmo_files,
+    "olmo": ending(".npy"),
     "nanogpt": nanogpt_files,
 }
 

@@ -154,7 +154,13 @@ def read_shards(folder: Path, *, verify: bool = False, foreign: Foreign | None =
     ``foreign`` says what files without a manifest do not. Raises ``LlmcurateError``, naming the
     file, where nothing is known of the layout or the files do not fit each other.
     """
-    return open_shards(folder, verify=verify, foreign=foreign or Foreign())
+    foreign = foreign or Foreign()
+    if folder.is_file():
+        return _without_manifest(folder.parent, {folder.name}, foreign, folder)
+    if (folder / "manifest.json").is_file():
+        return _with_manifest(folder, verify)
+    names = {file.name for file in folder.iterdir() if file.is_file()} if folder.is_dir() else set()
+    return _without_manifest(folder, names, foreign, folder)
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
@@ -172,16 +178,6 @@ def load_tokenizer(path: Path) -> Tokenizer:
 _TYPES = ("uint8", "uint16", "uint32", "uint64", "int32")
 _SAMPLES, _SAMPLE = 256, 1 << 12
 _EDGE = 1 << 20
-
-
-def open_shards(path: Path, *, verify: bool, foreign: Foreign) -> Shards:
-    """See ``read_shards``."""
-    if path.is_file():
-        return _without_manifest(path.parent, {path.name}, foreign, path)
-    if (path / "manifest.json").is_file():
-        return _with_manifest(path, verify)
-    names = {file.name for file in path.iterdir() if file.is_file()} if path.is_dir() else set()
-    return _without_manifest(path, names, foreign, path)
 
 
 def _with_manifest(folder: Path, verify: bool) -> Shards:

@@ -87,16 +87,11 @@ def run_trial(trial: Trial, out: Path, on_progress: Progress | None = None) -> T
     except LlmcurateError as error:
         line = f"{trial.name}, seed {trial.train.seed}: {error}"
         raise type(error)(line) from error
+    names = ("steps", "device", "first_loss", "last_loss", "epochs", "held_out_loss")
     return Trained(
         seed=trial.train.seed,
         folder=folder,
-        steps=summary["steps"],
-        device=summary["device"],
-        first_loss=summary["first_loss"],
-        last_loss=summary["last_loss"],
-        epochs=summary["epochs"],
-        held_out_loss=summary["held_out_loss"],
-        bits_per_byte=summary["bits_per_byte"],
+        **{name: summary[name] for name in (*names, "bits_per_byte")},
         seconds=summary["timing"]["seconds"],
         tokens_per_second=summary["timing"]["tokens_per_second"],
     )

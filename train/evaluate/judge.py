@@ -17,13 +17,13 @@ from tokenizers import Tokenizer
 
 from llmcurate.base.disk.files import file_digest, write_atomic
 from llmcurate.base.disk.sealed_json import read_json
-from llmcurate.base.disk.units import counted
-from llmcurate.base.errors import RunFailed, UsageError
+from llmcurate.base.errors import UsageError
 from train.data.shards import Shards, end_of_text, load_tokenizer, read_shards
 from train.device import pick_device
 from train.evaluate.paired import Figure, interval
 from train.evaluate.questions import read_questions, score_questions
-from train.generate.generate import load as load_own
+from train.generate import load as load_own
+from train.hf.load import check_ids, tokenizer_file
 from train.hf.load import load as load_folder
 from train.loop.distributed import Ranks
 from train.loop.evaluate import Scores, Scoring, Text
@@ -54,19 +54,10 @@ def opened(folder: Path, *, device: str = "auto") -> Judged:
         assert checkpoint is not None
         path = tokenizer_of(checkpoint)
     else:
-        path = folder / "tokenizer.json"
-        if not path.is_file():
-            raise UsageError(
-                f"{folder}: no tokenizer.json; write one there first (`llmcurate tokenizer"
-                " convert`)"
-            )
+        path = tokenizer_file(folder)
         tokenizer = load_tokenizer(path)
         config, weights = load_folder(folder)
-        largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
-        if largest >= config.vocab:
-            raise RunFailed(
-                f"{path}: has token {largest}, the model {counted(config.vocab, 'token')}"
-            )
+        check_ids(path, tokenizer, config)
         model = Decoder(config)
         model.load_state_dict(weights)
         model = model.eval().to(place)

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from safetensors import SafetensorError, safe_open
+from tokenizers import Tokenizer
 from torch import Tensor
 
 from llmcurate.base.disk.files import write_atomic
@@ -100,16 +101,8 @@ def import_model(folder: Path, out: Path, *, context: int | None = None) -> Impo
     if complete(out / "checkpoints"):
         raise UsageError(f"{out} holds a model already: give another folder")
     source = look(folder, context=context)
-    tokens = folder / "tokenizer.json"
-    if not tokens.is_file():
-        raise UsageError(
-            f"{folder}: no tokenizer.json; write one there first (`llmcurate tokenizer convert`)"
-        )
-    largest = max(load_tokenizer(tokens).get_vocab(with_added_tokens=True).values(), default=0)
-    if largest >= source.config.vocab:
-        raise RunFailed(
-            f"{tokens}: has token {largest}, the model {counted(source.config.vocab, 'token')}"
-        )
+    tokens = tokenizer_file(folder)
+    check_ids(tokens, load_tokenizer(tokens), source.config)
     weights = dict(_tensors(source))
     settings = TrainConfig(context=min(source.config.context, TrainConfig.context))
     plan = Plan(model=source.config, train=settings, shards=f"imported from {source.family.name}")
@@ -121,6 +114,23 @@ def import_model(folder: Path, out: Path, *, context: int | None = None) -> Impo
         context=source.config.context,
         checkpoint=final,
     )
+
+
+def tokenizer_file(folder: Path) -> Path:
+    """A model's tokenizer.json; raises ``LlmcurateError`` where there is none."""
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        raise UsageError(
+            f"{folder}: no tokenizer.json; write one there first (`llmcurate tokenizer convert`)"
+        )
+    return path
+
+
+def check_ids(path: Path, tokenizer: Tokenizer, config: ModelConfig) -> None:
+    """Raise ``LlmcurateError`` where the tokenizer has a token that the model does not know."""
+    largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
+    if largest >= config.vocab:
+        raise RunFailed(f"{path}: has token {largest}, the model {counted(config.vocab, 'token')}")
 
 
 def _begin(out: Path, tokenizer: Path, plan: Plan, weights: dict[str, Tensor]) -> str:

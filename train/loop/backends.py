@@ -36,16 +36,13 @@ def layer_backends(
     model: ModelConfig, train: TrainConfig, device: torch.device
 ) -> list[LayerBackend]:
     """Raises ``LlmcurateError`` where the back end asked for cannot do one of the layers."""
-    dtype = computes_in(device, train.precision)
-    shape = (1, model.attention.heads, 2, model.attention.head_dim)
-    like = SimpleNamespace(dtype=dtype, device=device, shape=shape, requires_grad=True)
-    rows = []
+    like, rows = _like(model, train, device), []
     for layers, mask in _kinds(model, train, torch.device("meta")):
         row = resolve(train.attention, like, mask, model.attention.value_dim)
         why = row.why
         if train.attention == "auto" and row.backend == "flex":
             why += f"; triton does not do {_not_for_triton(like, mask, model.attention.value_dim)}"
-        name = str(dtype).removeprefix("torch.")
+        name = str(like.dtype).removeprefix("torch.")
         shown = sorted(mask.features)
         rows.append(LayerBackend(layers, shown, name, device.type, row.backend, why))
     return rows
@@ -56,19 +53,23 @@ def try_kernels(model: ModelConfig, train: TrainConfig, device: torch.device) ->
     eager reference; where they fail, another back end takes their place from now on. A line on each
     failure.
     """
-    lines, own, dtype = [], model.attention, computes_in(device, train.precision)
-    like = SimpleNamespace(
-        dtype=dtype, device=device, shape=(1, own.heads, 2, own.head_dim), requires_grad=True
-    )
+    lines, own, like = [], model.attention, _like(model, train, device)
     for _, mask in _kinds(model, train, device):
         if resolve(train.attention, like, mask, own.value_dim).backend != "triton":
             continue
-        wrong = fault("triton", mask, own.heads, own.kv_heads, own.head_dim, dtype)
+        wrong = fault("triton", mask, own.heads, own.kv_heads, own.head_dim, like.dtype)
         if wrong is not None:
             EXCLUDED["triton"] = wrong
             other = resolve(train.attention, like, mask, own.value_dim).backend
             lines.append(f"attention triton is not used, {other} is: {wrong}")
     return lines
+
+
+def _like(model: ModelConfig, train: TrainConfig, device: torch.device) -> SimpleNamespace:
+    """What a back end is chosen by of the queries."""
+    own, dtype = model.attention, computes_in(device, train.precision)
+    shape = (1, own.heads, 2, own.head_dim)
+    return SimpleNamespace(dtype=dtype, device=device, shape=shape, requires_grad=True)
 
 
 def _not_for_triton(like: Any, mask: Mask, values: int) -> str:

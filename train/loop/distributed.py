@@ -348,8 +348,8 @@ def _shard(model: Decoder, config: TrainConfig, device: torch.device, whole: Dev
     exact = MixedPrecisionPolicy(reduce_dtype=torch.float32, cast_forward_inputs=False)
     split = partial(fully_shard, mesh=mesh, offload_policy=place)
     if config.expert_parallel:
-        shared = [getattr(part, "share", None) for part in model.modules()]
-        matrices = {each for share in shared if share is not None for each in share(mesh)}
+        divisions = [getattr(part, "divide_experts", None) for part in model.modules()]
+        matrices = {each for divide in divisions if divide is not None for each in divide(mesh)}
         split = partial(split, ignored_params=matrices)
     blocks = {block: None for stack in model.stacks for block in stack.blocks}  # each once
     for block in (*blocks, *model.mtp):

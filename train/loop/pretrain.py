@@ -16,7 +16,7 @@ import json
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llmcurate.base.disk.files import clear_dead, write_atomic
 from llmcurate.base.disk.sealed_json import encode_json, seal, unseal
@@ -27,7 +27,7 @@ from train.config import TrainConfig
 from train.data.feed import Feed
 from train.data.shards import Comparison, load_tokenizer
 from train.device import autocast, pick_device, same_bits
-from train.generate.generate import continue_text
+from train.generate import continue_text
 from train.loop.backends import backends_line, layer_backends, try_kernels
 from train.loop.distributed import Ranks, ranks, settle
 from train.loop.evaluate import Text, fingerprints, notice, texts_of
@@ -40,9 +40,6 @@ from train.model.plugins import blamed
 from train.runs import checkpoint
 from train.runs.metrics import read_lines
 from train.runs.plan import Plan
-
-if TYPE_CHECKING:
-    from train.loop.training import Run
 
 
 def summarise(run: Run) -> dict[str, Any]:

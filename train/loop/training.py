@@ -39,10 +39,9 @@ from llmcurate.base.index import modules_of
 from llmcurate.base.messages import json_values
 from train.config import TrainConfig, locate, model_at
 from train.data.feed import Feed
-from train.loop import conversion
 from train.loop.distributed import Ranks, place_model, settle
 from train.loop.evaluate import SCORES, Scores, Scoring, Text, evaluate, scored, terms_of
-from train.loop.start import take_over, teacher_of
+from train.loop.start import Converted, conversion_line, conversion_losses, take_over, teacher_of
 from train.loop.training_step import Stepper
 from train.measure.accounting import run_cost
 from train.measure.describe import peak_of
@@ -240,7 +239,7 @@ class Run:
         if self.own_scores is None:
             self.scored = scored(feed, settings.eval_tokens, settings.context)
         self.texts = texts or {}
-        self.converted: conversion.Converted | None = None
+        self.converted: Converted | None = None
         self.passed = PassedOver(out / "spikes.json")
         parts = ranks.shards(settings)
         self.saver = checkpoint.Saver(out / "checkpoints", plan, first=ranks.first, parts=parts)
@@ -281,14 +280,14 @@ class Run:
             while True:
                 first = self.load(start)
                 if start is None and self.converted is None:
-                    self.converted = conversion.measured(
+                    self.converted = conversion_losses(
                         self.plan,
                         self.sampler,
                         self.ranks.device,
                         lambda: self.evaluate().held_out,
                     )
                     if self.converted is not None and self.on_notice is not None:
-                        self.on_notice(conversion.notice(self.converted))
+                        self.on_notice(conversion_line(self.converted))
                 log = self.log(first, start)
                 traced = settings.profile if self.ranks.first else 0
                 left = settings.steps - first

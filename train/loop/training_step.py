@@ -9,11 +9,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from train.config import TrainConfig
 from train.data.feed import Feed
+from train.data.packing import scatter
 from train.device import autocast
 from train.loop.distributed import Ranks, complete, exchanging, parallel
 from train.model.decoder import Decoder
@@ -179,8 +181,5 @@ def rebalance(model: Decoder, loads: Tensor) -> None:
 
 def _seed(seed: int, step: int, row: int) -> int:
     """A seed of a generator for these three, SplitMix64's increments and finaliser."""
-    x = seed * 0xD1342543DE82EF95 + step * 0x9E3779B97F4A7C15 + row * 0xBF58476D1CE4E5B9
-    x %= 2**64
-    x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) % 2**64
-    x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) % 2**64
-    return (x ^ (x >> 31)) % 2**63
+    x = seed * 0xD1342543DE82EF95 + (step - 1) * 0x9E3779B97F4A7C15 + row * 0xBF58476D1CE4E5B9
+    return int(scatter(np.array([x % 2**64], np.uint64))[0]) % 2**63

@@ -676,11 +676,3 @@ class ModelConfig(Stack):
     def windows(self) -> list[int | None]:
         """The window of each layer, or None where it sees everything."""
         return [sight.window for sight in self.sights]
-
-
-def gated_width(hidden: int, multiple: int = 256, ratio: float = 4.0) -> int:
-    """The width of a gated feed-forward that costs what a plain one of ``ratio * hidden`` does: 2/3
-    of it (Shazeer 2020), rounded up to a multiple as LLaMA does.
-    """
-    width = int(2 * ratio * hidden / 3)
-    return -(-width // multiple) * multiple

@@ -185,16 +185,6 @@ class Stack(nn.Module):
 _OTHER = 0x1B873593CC9E2D51  # between the seeds of a stack and of the one before it
 
 
-class Encoder(nn.Module):
-    """What an encoder has of its own: a stack, and a norm after the embedding."""
-
-    def __init__(self, config: ModelConfig, backend: str, decoder: Stack) -> None:
-        super().__init__()
-        assert config.encoder is not None
-        self.norm = norm(config, config.positioned) if config.embedding.norm else nn.Identity()
-        self.stack = Stack(config.reader, backend, decoder if config.encoder.shared else None)
-
-
 class _Reading(NamedTuple):
     """How a stack reads tokens: what adds their positions, what norms, what leads to its width, and
     what is added to the seeds of dropout.
@@ -220,7 +210,9 @@ class Decoder(nn.Module):
         self.embedding = Embedding(config)
         self.drop = Dropout(config.dropout, 0)
         self.stack = Stack(config, attention)
-        self.encoder = None if config.encoder is None else Encoder(config, attention, self.stack)
+        self.encoder: Any = None
+        if config.encoder is not None:
+            self.encoder = other("encoder")(config, attention, self.stack)
         task = config.head.task
         self.head: Any = Head(config) if task is None else other("task")(config, task)
         self.mtp = other("mtp")(config, attention) if config.head.mtp else nn.ModuleList()

@@ -36,7 +36,10 @@ class Dense:
     """A feed-forward that every token goes through."""
 
     kind: Literal["dense"] = "dense"
-    width: int = Field(ge=1, description="Dimensions between its layers; see gated_width.")
+    width: int = Field(
+        ge=1,
+        description="Dimensions between its layers.",
+    )
     activation: Activation = Field(
         "swiglu",
         description="Plain relu, gelu, gelu_tanh, swish, relu2 (So et al. 2021), elu, selu, "

@@ -1,4 +1,4 @@
-"""The output head. Others join from the lab by ``HEADS``."""
+"""The output head. Others, and encoders, join from the lab by ``HEADS``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from train.model.positions import EMBEDDING
 from train.model.roles import Role
 
 # What stands beside the head or in its place, by the name of its setting: ``pair``, ``replaced``,
-# ``boundary``, ``task``, ``mtp``, ``generator``. Modules of the lab add to it.
+# ``boundary``, ``task``, ``mtp``, ``generator``; and ``encoder``. Modules of the lab add to it.
 HEADS: dict[str, Callable[..., Any]] = {}
 
 

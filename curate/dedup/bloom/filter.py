@@ -18,7 +18,7 @@ import json
 import math
 import os
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -365,6 +365,7 @@ def grown_from(paths: list[Path]) -> list[Path]:
     return outermost
 
 
+CUT = "seen_paragraph"  # the rule of cuts
 # Documents looked at together: a book may hold a million keys.
 ROWS = 500
 READ = ["keys", "first", "last", "start", "end"]
@@ -504,13 +505,7 @@ class Tally:
     grown: int = 0
 
 
-def decide(
-    sketches: Sketches,
-    bloom: BloomFilter,
-    rules: Rules,
-    method: str,
-    progress: Callable[[Tally], None] = lambda tally: None,
-) -> Tally:
+def decide(sketches: Sketches, bloom: BloomFilter, rules: Rules, method: str) -> Tally:
     """Writes the decisions and lets the filter learn what stays.
 
     One row for every document of which something was seen before (`overlap` is its share, `drop`
@@ -520,7 +515,6 @@ def decide(
     with pq.ParquetWriter(sketches.decisions, SCHEMA) as writer:
         for batch in own_batches(sketches, READ):
             writer.write_table(_batch(batch, bloom, rules, method, tally))
-            progress(tally)
     return tally
 
 
@@ -678,11 +672,9 @@ def blank_without(data, offsets, rows, start, end):
     return blank
 
 
-def drop_seen(
-    docs: Documents, at: np.ndarray, decisions: pa.Table, limit: float, rule: str
-) -> Documents:
+def drop_seen(docs: Documents, at: np.ndarray, decisions: pa.Table, limit: float) -> Documents:
     """The batch after the decisions. at: int64[decisions], rows of the batch; limit: the threshold
-    that reasons name; rule: the name of the cuts.
+    that reasons name.
 
     `overlap` is annotated for every document of which something was seen.
     """
@@ -703,4 +695,4 @@ def drop_seen(
     stays = ~blank[rows]
     rows, start, end = rows[stays], start[stays], end[stays]
     none = np.zeros(len(rows), np.uint8)
-    return cut(docs, Spans(rows, start, end, none, (rule,), none))
+    return cut(docs, Spans(rows, start, end, none, (CUT,), none))

@@ -28,7 +28,6 @@ DOLMA = "dolma-"  # how the names of Dolma's modes begin
 # and para_dedupe/cc-middle.yaml).
 DOLMA_RATE = 1e-6
 FILTER = "filter.bloom"  # in the step's folder, and so in the index
-CUT = "seen_paragraph"
 
 
 @step(
@@ -233,4 +232,4 @@ class DedupBloom(DedupStep):
         at = np.searchsorted(docs.table[NUMBER].to_numpy(), decisions["n"].to_numpy())
         from curate.dedup.bloom.filter import drop_seen
 
-        return drop_seen(docs, at, decisions, self.limit, CUT)
+        return drop_seen(docs, at, decisions, self.limit)

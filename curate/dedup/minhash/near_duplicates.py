@@ -468,14 +468,6 @@ class DedupMinhash(DedupStep, Forecasts):
             columns["text"] = compared_texts(text, self.compare)
         return pa.table(columns)
 
-    def found(self, similarity: float) -> float:
-        """Return the probability that a pair of that similarity shares a band."""
-        return predicted(*self.banding, similarity)
-
-    def curve(self) -> Curve:
-        """Return the S-curve for the report."""
-        return curve(*self.banding)
-
     def resolve(self, sketches: Sketches) -> Decided:
         from curate.dedup.minhash.clusters import Request, resolve
 
@@ -490,12 +482,12 @@ class DedupMinhash(DedupStep, Forecasts):
         )
         facts, counts, histogram = resolve(request, sketches)
         counts["candidates"] = facts["candidates"]
-        return Decided(counts, self._sentences(facts, histogram), [self.curve()])
+        return Decided(counts, self._sentences(facts, histogram), [curve(*self.banding)])
 
     def _sentences(self, facts: Facts, histogram: np.ndarray) -> list[str]:
         """Sentences of the report on how the decisions were made."""
         bands, rows = self.banding
-        chance = self.found(self.least)
+        chance = predicted(bands, rows, self.least)
         sentences = [
             f"{bands} bands of {counted(rows, 'row')}: two documents of Jaccard similarity"
             f" {self.least:.3f} share"

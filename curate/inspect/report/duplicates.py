@@ -1,12 +1,31 @@
-"""Clusters of copies: their sizes, similarities, and a few pairs side by side."""
+"""Clusters of copies: their sizes, similarities and a few pairs for the report; and the largest of
+a run, with the texts of some members and their differences."""
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from curate.inspect.report.store import KEY, Histogram, Range, Store, edges_of, read_rows
+from curate.documents.edits import EDITS, edits_of, remaining
+from curate.inspect.report.store import (
+    KEY,
+    Histogram,
+    Position,
+    Range,
+    Store,
+    edges_of,
+    find_rows,
+    opened,
+    read_rows,
+)
+from curate.run.records import read_record
+from llmcurate.base.disk.units import counted
+from llmcurate.base.errors import UsageError
+from llmcurate.base.pages.html import Diff, compare, plain
 
 PAIRS = 2  # by hash, besides the least similar one
 CHARS = 20_000  # of each text that is compared
@@ -140,3 +159,388 @@ def _pairs(store: Store, methods: list[Method]) -> None:
             if a in positions and b in positions:
                 first, second = (texts[positions[i]]["text"] or "" for i in (a, b))
                 method.pairs.append(Pair(a, b, similarity, first, second))
+
+
+PASSAGE = 2_000  # characters of a passage that are shown
+ABOUT = ["url", "source", "date", "step"]
+
+
+class Part(NamedTuple):
+    """Words of the copy that stays, and of the one that went."""
+
+    stays: str
+    went: str
+    equal: bool
+
+
+@dataclass
+class Member:
+    """A document, or a passage of one, in a cluster.
+
+    span: bytes of the text as the step received it; None: the whole document. gone: it was dropped,
+    or cut. text: None where this run's files do not hold it. difference: to the copy that stays.
+    """
+
+    JSON = (
+        "id", "partner_id=partner", "partner_corpus=corpus", "similarity", "span", "url?",
+        "source?", "date?", "step?", "text=excerpt!difference",
+        "same_words=difference.equal?difference", "diff?difference",
+    )  # fmt: skip
+    id: str
+    gone: bool
+    partner: str | None = None
+    corpus: str | None = None  # the earlier corpus that the partner lies in
+    similarity: float | None = None
+    span: tuple[int, int] | None = None
+    url: str | None = None
+    source: str | None = None
+    date: str | None = None
+    step: str | None = None
+    text: str | None = None
+    difference: Diff | None = None
+
+    @property
+    def diff(self) -> list[Part]:
+        """The pieces of its difference."""
+        runs = self.difference.runs if self.difference is not None else []
+        return [Part("".join(stays), "".join(went), same) for stays, went, same in runs]
+
+    @property
+    def excerpt(self) -> str | None:
+        """The beginning of its text."""
+        return None if self.text is None else self.text[:EXCERPT]
+
+
+@dataclass
+class Cluster:
+    """stays: None where no copy stays, or where it lies in an earlier corpus; members: the first of
+    those that went, the least similar first; similarity: least, median and greatest."""
+
+    JSON = (
+        "method", "cluster=number", "size", "gone", "of", "kept_id", "similarity", "stays",
+        "members",
+    )  # fmt: skip
+    method: str
+    number: int
+    size: int
+    kept_id: str | None
+    passages: bool
+    gone: int
+    similarity: tuple[float, float, float] | None
+    stays: Member | None = None
+    members: list[Member] = field(default_factory=list)
+
+    @property
+    def of(self) -> str:
+        """The kind of its members."""
+        return "passages" if self.passages else "documents"
+
+
+@dataclass
+class Browsed:
+    """unknown: by method, what went of which no partner is known; total: clusters that fit the
+    choice, of which `clusters` are the largest."""
+
+    JSON = ("total", "unknown", "clusters")
+    clusters: list[Cluster]
+    total: int
+    unknown: dict[str, int]
+
+
+def browse(out: Path, show: int, method: str | None, least: int, members: int) -> Browsed:
+    """The `show` largest clusters of OUT/decisions.parquet with at least `least` members.
+
+    method: as decisions name it, or a --method of dedup; members: how many of each cluster.
+    UsageError where OUT holds no decisions, or none of that method.
+    """
+    with opened(out) as store:
+        if store is None:
+            raise UsageError(f"{out} holds no corpus/ of a finished run; name a run's OUT")
+        if not store.has_decisions:
+            raise UsageError(f"{out} holds no decisions.parquet: no dedup ran there")
+        chosen = _methods(store, method)
+        within = f"method IN ({', '.join('?' * len(chosen))})" if chosen else "false"
+        unknown = store.rows(
+            f"""SELECT method, count(*) FROM decisions WHERE cluster IS NULL AND {within}
+            GROUP BY method ORDER BY method""",
+            chosen,
+        )
+        # A member stays if it has no partner, unless no copy stays at all.
+        store.db.execute(
+            f"""CREATE OR REPLACE TEMP TABLE browsed AS
+            SELECT method, cluster, count(*) AS size, min(kept_id) AS kept_id,
+                   count(span_start) > 0 AS passages,
+                   count(*) FILTER (partner_id IS NOT NULL OR kept_id IS NULL) AS gone,
+                   min(similarity) AS least, median(similarity) AS middle,
+                   max(similarity) AS most
+            FROM decisions WHERE cluster IS NOT NULL AND {within}
+            GROUP BY method, cluster HAVING count(*) >= ?""",
+            [*chosen, least],
+        )
+        ((total,),) = store.rows("SELECT count(*) FROM browsed")
+        rows = store.rows(
+            "SELECT * FROM browsed ORDER BY size DESC, method, kept_id, cluster LIMIT ?", [show]
+        )
+        clusters = [_cluster(store, row, members) for row in rows]
+        _add_texts(store, clusters, *_steps(out))
+    return Browsed(clusters, total, dict(unknown))
+
+
+def _methods(store: Store, asked: str | None) -> list[str]:
+    have = [m for (m,) in store.rows("SELECT DISTINCT method FROM decisions ORDER BY method")]
+    if asked is None:
+        return have
+    names = {asked, *_of_command(asked)}
+    matches = [m for m in have if m in names or m.partition(":")[0] == asked]
+    if not matches:
+        raise UsageError(f"--method {asked}: the decisions are of {', '.join(have) or 'none'}")
+    return matches
+
+
+def _of_command(name: str) -> list[str]:
+    from curate.dedup.methods import methods
+    from curate.steps.recipe import make_step
+
+    names = []
+    for part in name.split("+"):
+        for step, settings in methods().get(part.strip(), ()):
+            names.append(str(getattr(make_step(step, settings), "method", "")))
+    return names
+
+
+def _cluster(store: Store, row: tuple[Any, ...], most: int) -> Cluster:
+    method, number, size, kept_id, passages, gone, least, middle, greatest = row
+    similarity = None if least is None else (least, middle, greatest)
+    cluster = Cluster(method, number, size, kept_id, passages, gone, similarity)
+    columns = "id, partner_id, partner_corpus, similarity, span_start, span_end"
+    of_cluster = "FROM decisions WHERE method = ? AND cluster = ?"
+    stays = store.rows(
+        f"""SELECT {columns} {of_cluster} AND partner_id IS NULL AND kept_id IS NOT NULL
+        ORDER BY id, span_start LIMIT 1""",
+        [method, number],
+    )
+    cluster.stays = _member(stays[0], False) if stays else None
+    went = store.rows(
+        f"""SELECT {columns} {of_cluster} AND (partner_id IS NOT NULL OR kept_id IS NULL)
+        ORDER BY similarity NULLS LAST, {KEY}, id, span_start LIMIT ?""",
+        [method, number, most],
+    )
+    cluster.members = [_member(r, True) for r in went]
+    return cluster
+
+
+def _member(row: tuple[Any, ...], gone: bool) -> Member:
+    name, partner, corpus, similarity, start, end = row
+    span = None if start is None else (start, end)
+    return Member(name, gone, partner, corpus, similarity, span)
+
+
+def _add_texts(
+    store: Store, clusters: list[Cluster], order: list[str], labels: dict[str, str]
+) -> None:
+    members = [m for c in clusters for m in (c.stays, *c.members) if m is not None]
+    positions = find_rows(store.paths, [m.id for m in members])
+    whole = {positions[m.id] for m in members if m.span is None and m.id in positions}
+    texts = read_rows(whole, ["text", *ABOUT], CHARS)
+    about = read_rows(set(positions.values()) - whole, ABOUT, 1000)
+    for cluster in clusters:
+        label = labels.get(cluster.method)
+        for member in (cluster.stays, *cluster.members):
+            position = positions.get(member.id) if member is not None else None
+            if member is None or position is None:
+                continue
+            row = texts.get(position) or about[position]
+            member.url, member.source, member.date, member.step = (
+                None if row.get(k) is None else str(row[k]) for k in ABOUT
+            )
+            if member.span is None:
+                member.text = row.get("text") or ""
+            elif label is not None:
+                member.text = _passage(position, member.span, label, order)
+        if cluster.stays is not None and cluster.stays.text is not None:
+            for member in cluster.members:
+                if member.text is not None:
+                    member.difference = compare(cluster.stays.text, member.text)
+
+
+def _steps(out: Path) -> tuple[list[str], dict[str, str]]:
+    """(labels of the run's steps, the step behind each method where it is only one)."""
+    from curate.steps.recipe import make_step
+
+    steps = read_record(out)["steps"]
+    labels: dict[str, str] = {}
+    twice = set()
+    for step in steps:
+        try:
+            method = getattr(make_step(step["name"], step["settings"]), "method", None)
+        except UsageError:  # settings of another version
+            continue
+        if method in labels:
+            twice.add(method)
+        if method:
+            labels[method] = step["label"]
+    order = [step["label"] for step in steps]
+    return order, {m: label for m, label in labels.items() if m not in twice}
+
+
+def _passage(position: Position, span: tuple[int, int], label: str, order: list[str]) -> str | None:
+    # One document at a time: a passage may stand anywhere in a long one.
+    row = read_rows([position], ["text", EDITS, "step"], 1 << 40)[position]
+    dropped_by = row.get("step")
+    stop = order.index(dropped_by) if dropped_by in order else len(order)
+    before = order[:stop]
+    later = set(before[before.index(label) :]) if label in before else set()
+    edits = [edit for edit in edits_of(row) if edit.step in later]
+    data = (row["text"] or "").encode("utf-8", "replace")
+    pieces = [data[a:b] for a, b in remaining([span], edits)]
+    text = b" ... ".join(pieces).decode("utf-8", "replace")
+    return text[:PASSAGE] or None
+
+
+AROUND = 10  # equal words shown on each side of a difference
+WORD = 100  # characters of a word: one may be a megabyte long
+NAME = 100  # characters of a name
+EXCERPT = 300
+INDENT = " " * 11
+RED, GREEN, BOLD, OFF = "\x1b[31m", "\x1b[32m", "\x1b[1m", "\x1b[0m"
+MARKS = "[-only in the copy that stays-] {+only in the copy that went+}"
+
+
+def text(browsed: Browsed, width: int, colours: bool) -> str:
+    """The clusters, largest first, in lines of at most `width` columns."""
+    lines = []
+    for method, n in browsed.unknown.items():
+        lines.append(
+            f"{method}: {n:,} that went had been seen before; it does not know where, so they"
+            " belong to no cluster"
+        )
+    if not browsed.clusters:
+        return "\n".join([*lines, "no cluster fits"])
+    shown = len(browsed.clusters)
+    of = counted(browsed.total, "cluster")
+    which = "the largest" if shown == 1 else f"the {shown:,} largest"
+    lines.append(f"{of}:" if browsed.total == shown else f"{of}; {which}:")
+    if any(m.difference and not m.difference.equal for c in browsed.clusters for m in c.members):
+        first, _, second = MARKS.partition("] ")
+        coloured = f"{RED}{first}]{OFF} {GREEN}{second}{OFF}"
+        lines.append(f"marks: {coloured if colours else MARKS}")
+    for nth, cluster in enumerate(browsed.clusters, 1):
+        lines += ["", *_cluster_lines(nth, cluster, width, colours)]
+    return "\n".join(lines)
+
+
+def _cluster_lines(nth: int, cluster: Cluster, width: int, colours: bool) -> list[str]:
+    gone = "cut" if cluster.passages else "dropped"
+    head = f"{nth}. {cluster.size:,} {cluster.of}, {cluster.gone:,} {gone}, by {cluster.method}"
+    if cluster.similarity and cluster.similarity[0] < 1:
+        least, middle, most = cluster.similarity
+        head += f"; similarity {least:.3f} to {most:.3f}, median {middle:.3f}"
+    lines = [f"{BOLD}{head}{OFF}" if colours else head]
+    if cluster.stays is not None:
+        lines += _wrap(f"stays    {_about(cluster.stays)}", width, "  ", 9)
+        if cluster.stays.text is None:
+            lines.append(f"{INDENT}(its text is not in this run's files)")
+        elif cluster.passages or not any(
+            m.difference and not m.difference.equal for m in cluster.members
+        ):
+            lines += _wrap(_excerpt(cluster.stays.text), width, INDENT)
+    elif cluster.kept_id is None:
+        lines.append("  no copy stays")
+    else:
+        lines += _wrap(f"stays    {_name(cluster.kept_id)}, which this run does not hold", width)
+    for member in cluster.members:
+        lines += _wrap(f"{gone:<9}{_about(member)}", width, "  ", 9)
+        lines += _compared(member, cluster, width, colours)
+    rest = cluster.gone - len(cluster.members)
+    if rest > 0:
+        lines.append(f"  and {rest:,} more")
+    return lines
+
+
+def _compared(member: Member, cluster: Cluster, width: int, colours: bool) -> list[str]:
+    if member.difference is not None and not member.difference.equal:
+        return _wrap_marked(_marked(member.difference, colours), width, INDENT)
+    if member.difference is not None:
+        return [] if cluster.passages else [f"{INDENT}the same words"]
+    if member.text is None:
+        return [] if cluster.passages else [f"{INDENT}(its text is not in this run's files)"]
+    return _wrap(_excerpt(member.text), width, INDENT)
+
+
+def _about(member: Member) -> str:
+    parts = [_name(member.id)]
+    if member.span is not None:
+        parts.append(f"bytes {member.span[0]:,} to {member.span[1]:,}")
+    if member.gone and member.similarity is not None and member.similarity < 1:
+        parts.append(f"similarity {member.similarity:.3f}")
+    if member.corpus:
+        parts.append(f"copy of {_name(member.partner or '')} in {_name(member.corpus)}")
+    parts += [_name(name) for name in (member.url, member.source) if name and name != member.id]
+    if member.date is not None:
+        parts.append(member.date[:10])
+    return ", ".join(parts)
+
+
+def _name(value: object) -> str:
+    return plain(str(value), NAME).replace("\n", " ").replace("\t", " ")
+
+
+def _excerpt(text: str) -> str:
+    return '"' + " ".join(plain(text, EXCERPT).split()) + '"'
+
+
+def _wrap(text: str, width: int, indent: str = "  ", hang: int = 0) -> list[str]:
+    return textwrap.wrap(
+        text,
+        max(40, width),
+        initial_indent=indent,
+        subsequent_indent=indent + " " * hang,
+        break_on_hyphens=False,
+    )
+
+
+def _marked(diff: Diff, colours: bool) -> list[tuple[str, str]]:
+    """(word, colour) of both texts as one, with what is equal shortened between differences."""
+    words: list[tuple[str, str]] = [("\u2026", "")] if diff.begun else []
+    last = len(diff.runs) - 1
+    for nth, (stays, went, same) in enumerate(diff.runs):
+        if same:
+            bare = [plain(w.strip(), WORD) for w in stays]
+            before = bare[:AROUND] if nth else []
+            if nth == 0 and diff.begun:
+                words.clear()
+            after = bare[-AROUND:] if nth < last else []
+            if len(bare) > len(before) + len(after):
+                bare = [*before, "\u2026", *after]
+            elif nth == 0 and diff.begun:
+                bare = ["\u2026", *bare]
+            words += [(w, "") for w in bare]
+            continue
+        for side, opening, closing, colour in ((stays, "[-", "-]", RED), (went, "{+", "+}", GREEN)):
+            if side:
+                bare = [plain(w.strip(), WORD) for w in side]
+                bare[0] = opening + bare[0]
+                bare[-1] += closing
+                words += [(w, colour if colours else "") for w in bare]
+    if any(diff.more) and words[-1][0] != "\u2026":
+        words.append(("\u2026", ""))
+    return words
+
+
+def _wrap_marked(words: list[tuple[str, str]], width: int, indent: str) -> list[str]:
+    """Lines of words; the codes of colours take no room."""
+    lines: list[str] = []
+    line, used, now = indent, len(indent), ""
+    room = max(40, width)
+    for word, colour in words:
+        if used + len(word) > room and used > len(indent):
+            lines.append(line + (OFF if now else ""))
+            line, used, now = indent, len(indent), ""
+        if colour != now:
+            line += (OFF if now else "") + (" " if used > len(indent) else "") + colour
+        elif used > len(indent):
+            line += " "
+        line += word
+        used += len(word) + 1
+        now = colour
+    return [*lines, line + (OFF if now else "")]

@@ -31,8 +31,7 @@ import pyarrow.parquet as pq
 
 from curate.inspect.report.store import Range, edges_of
 from curate.inspect.whatif.question import READER, Question, Rule, ask
-from curate.inspect.whatif.scores import THREADS, Scores, read
-from curate.inspect.whatif.verdicts import Decider, Verdicts
+from curate.inspect.whatif.scores import THREADS, Decider, Scores, Verdicts, read
 from curate.run.homes import Corpus
 from curate.steps.contracts import CorpusStep
 from llmcurate.base.disk.units import counted
@@ -176,52 +175,6 @@ def _clusters(
     of_each = np.minimum(dropped, 1) if step.reach == "one" else dropped
     back = rows[of.marked[rows] & loses[cluster]]
     return int(np.count_nonzero(headless)), int(of_each[loses].sum()), back
-
-
-CELLS = 4096
-CROWDED = 3  # thresholds in neighbouring cells: of more, a binary search is as fast
-
-
-class Places:
-    """Where values stand among a few thresholds: `np.searchsorted`, several times as fast.
-
-    A binary search guesses wrong at every other step for values in no order. Here a value's cell,
-    of many equal ones, says about where it stands, and comparisons say exactly. points: sorted and
-    different, float64[points]; side: as of `np.searchsorted`.
-    """
-
-    def __init__(self, points: np.ndarray, side: Literal["left", "right"]) -> None:
-        self._points, self._side = points, side
-        self._low = points[0]
-        span = points[-1] - points[0]
-        with np.errstate(over="ignore"):
-            self._scale = (CELLS - 2) / span if span > 0 else 0.0
-        self._starts = np.zeros(0, np.int64)
-        if self._scale and np.isfinite(self._scale):
-            # A cell's least value less a cell: rounding moves no value as far.
-            starts = self._low + (np.arange(CELLS) - 2) / self._scale
-            self._starts = np.searchsorted(points, starts, "left")
-            if np.max(self._starts[4:] - self._starts[:-4]) > CROWDED:
-                self._starts = np.zeros(0, np.int64)
-        self._ends = np.append(points, np.nan)  # no value is above it
-
-    def of(self, values: np.ndarray) -> np.ndarray:
-        """int64[values]: how many thresholds are below each (`left`), or not above it (`right`);
-        of NaN any number."""
-        if not len(self._starts) or len(values) < CELLS:
-            return np.searchsorted(self._points, values, self._side)
-        with np.errstate(over="ignore", invalid="ignore"):
-            cells = (values - self._low) * self._scale
-        cells += 1.0
-        np.nan_to_num(cells, copy=False, nan=0.0)
-        np.clip(cells, 0, CELLS - 1, out=cells)
-        at: np.ndarray = self._starts[cells.astype(np.int16)]
-        while True:
-            reached = self._ends[at]
-            further = reached < values if self._side == "left" else reached <= values
-            if not further.any():
-                return at
-            at += further
 
 
 MOST_LANGS = 20
@@ -467,7 +420,7 @@ def _passing(rule: Rule, decider: Decider, now: Verdicts, points: np.ndarray) ->
     scores, limit = now.scores, rule.now
     column, fails, end = scores.columns[rule.column()], now.fails.get(rule.name), len(points)
     # The first threshold, in the order of points, at which a value is on the other side.
-    places = Places(points, "right" if limit.above == limit.closed else "left")
+    side: Literal["left", "right"] = "right" if limit.above == limit.closed else "left"
     rules = decider.question.rules
     after = [r for r in rules if r.step == rule.step and r.now.unless == rule.now.rule]
     only = None if limit.only is None else scores.columns[rule.column(limit.only)]
@@ -482,7 +435,7 @@ def _passing(rule: Rule, decider: Decider, now: Verdicts, points: np.ndarray) ->
             passes &= ~other.now.over(judged, other.now.thresholds(decider.langs[block]))
         rows = np.flatnonzero(passes)
         values = column[block][rows]
-        at = places.of(values)
+        at = np.searchsorted(points, values, side)
         free = np.isnan(values)
         if only is not None:
             free |= ~(only[block][rows] > 0)

@@ -23,7 +23,6 @@ from llmcurate.base.messages import json_values
 from llmcurate.base.terminal import answer, echo, echo_json
 
 if TYPE_CHECKING:
-    from curate.cli.options import CommandOptions
     from curate.inspect.results import Findings
 from curate.cli.dedup import dedup_app
 
@@ -41,9 +40,8 @@ def compare(
     Example:
     llmcurate dedup compare corpus/ -o out --methods exact,lines,exact+minhash
     """
-
     from curate.api.command_settings import DedupCompare
-    from curate.lab.compare.compare import compare as compared
+    from curate.lab.evaluate.comparison import compare as compared
 
     chosen = DedupCompare.of(**settings)
     inputs, folder = corpus_of(inputs), _folder(options.out, "compare")
@@ -73,7 +71,6 @@ def evaluate(
     Example:
     llmcurate dedup evaluate corpus/ -o out --methods minhash --set dedup_minhash.verify=0.7
     """
-
     from curate.api.command_settings import DedupEvaluate
     from curate.lab.evaluate.dedups import evaluate as evaluated
 

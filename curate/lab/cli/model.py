@@ -1,7 +1,8 @@
-"""`llmcurate model coordinates`, `compare`, `rope-search` and `transplant`."""
+"""`llmcurate model coordinates`, `compare`, `rope-search`, `transplant`; `predict`; `scaling`."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -15,6 +16,8 @@ from curate.cli.options import (
     ReadOptions,
     Sets,
     TrustCode,
+    app,
+    group,
     output,
     reading,
 )
@@ -26,7 +29,7 @@ from llmcurate.base.errors import UsageError
 from llmcurate.base.terminal import Progress, answer, echo, echo_json, say, table
 
 if TYPE_CHECKING:
-    from tokenize_kit.card.figures import Sample
+    from tokenize_kit.card import Sample
 from curate.cli.model import config_of, model_app
 
 
@@ -111,7 +114,7 @@ def model_compare(
     from curate.api.model_settings import ModelCompare
     from curate.cli.options import newest
     from curate.inspect.results import check_folder
-    from curate.lab.compare.models import compare_models
+    from curate.lab.evaluate.models import compare_models
 
     chosen = ModelCompare.of(**settings)
     if (chosen.tokens is None) == (chosen.flops is None):
@@ -149,7 +152,6 @@ def model_rope_search(
     llmcurate pretrain shards -o long --model model --context 8192 \\
       --set "model.position.scaling=$(cat factors.json)"
     """
-    import json
     import tempfile
     import time
 
@@ -237,7 +239,7 @@ def transplant(
     """
     from curate.api.model_settings import ModelTransplant
     from curate.inspect.tokenizers import Documents
-    from tokenize_kit.change.source import file_of
+    from tokenize_kit.change.original import file_of
     from tokenize_kit.lab.embeddings import drawn
 
     chosen = ModelTransplant.of(**settings)
@@ -275,7 +277,6 @@ def transplant(
 
 def _bits_per_byte(folder: Path, sample: Sample) -> float:
     """Of the texts of a sample, by the model of a folder with its own tokenizer."""
-    import json
     import tempfile
 
     from curate.products.eval_texts import as_shards
@@ -293,3 +294,139 @@ def _bits_per_byte(folder: Path, sample: Sample) -> float:
     bits = scores.texts["texts"].bits_per_byte
     assert bits is not None
     return bits
+
+
+@command(app, "Predict")
+def predict(
+    model: Annotated[
+        Path,
+        typer.Argument(help="Folder of a fine-tuned model, or of one as transformers saves it."),
+    ],
+    texts: Annotated[Path, typer.Argument(metavar="FILE", help="Texts of its task in JSON lines.")],
+    out: Annotated[Path, output("File in JSON lines to write.", "FILE")],
+    as_json: Json = False,
+    quiet: Quiet = False,
+    **settings: Any,
+) -> None:
+    """Label texts with a fine-tuned model.
+
+    Writes each line with a `prediction`: the label and its probability, those of each word, or the
+    answer. Where lines have labels, says how well predictions agree with them.
+
+    \b
+    Example:
+    llmcurate predict topics texts.jsonl -o labelled.jsonl
+    """
+    from curate.api.model_settings import Predict
+
+    chosen = Predict.of(**settings)
+    with needs_training():
+        from train.lab.tasks.predict import predict as predicted
+
+        done = predicted(
+            model,
+            texts,
+            context=chosen.context,
+            batch_rows=chosen.batch,
+            precision=chosen.precision,
+            device=chosen.device,
+        )
+    lines = (json.dumps(line, ensure_ascii=False) + "\n" for line in done.lines)
+    write_text(out, "".join(lines))
+    shown = ", ".join(
+        f"{name.replace('_', ' ')} {value:{',' if isinstance(value, int) else '.3f'}}"
+        for name, value in done.figures.items()
+        if name != "context"
+    )
+    answer({"out": str(out), **done.figures}, f"{out}: {shown}", as_json, quiet)
+
+
+scaling_app = group("scaling", "Fit scaling laws, and plan a model for a budget.")
+
+
+@command(scaling_app, "ScalingRun", "run")
+def scaling_run(
+    out: NewFolder,
+    shards: Annotated[
+        Optional[Path],
+        typer.Argument(metavar="SHARDS", help="Token shards. In a workspace the newest."),
+    ] = None,
+    sets: Sets = None,
+    as_json: Json = False,
+    quiet: Quiet = False,
+    **settings: Any,
+) -> None:
+    """Train a sweep over sizes and budgets.
+
+    With --flops all sizes of a budget cost as much (IsoFLOP); with --tokens they read as much. Each
+    run has a learning rate that falls to its own end. With --unique-tokens budgets are also run on
+    a part of the corpus, which is read again and again. Stopped, the same command goes on.
+
+    \b
+    Example:
+    llmcurate scaling run shards/ -o sweep --flops 2e11,6e11,2e12
+    llmcurate scaling run shards/ -o sweep --tokens 1e5,1e6 --sizes 64x2,128x3
+    llmcurate scaling run shards/ -o sweep --tokens 1e5,3e5,1e6 --unique-tokens 2e4,1e5
+    """
+    from curate.api.model_settings import ScalingRun
+    from curate.cli.options import newest
+    from curate.lab.scaling import run_sweep
+
+    chosen = ScalingRun.of(**settings)
+    folder = newest("shards", shards, "SHARDS")
+    with needs_training():
+        run_sweep(folder, out, chosen, sets or [], as_json, quiet)
+
+
+@command(scaling_app, "ScalingFit", "fit")
+def scaling_fit(
+    points: Annotated[
+        Path,
+        typer.Argument(
+            metavar="POINTS",
+            help="Folder of a sweep, or a CSV or JSON file of points: parameters, tokens, loss.",
+        ),
+    ],
+    out: Annotated[
+        Optional[Path],
+        output("Folder for scaling.json and a page. The default is the sweep's."),
+    ] = None,
+    as_json: Json = False,
+    **settings: Any,
+) -> None:
+    """Fit scaling laws to losses.
+
+    Hoffmann et al.'s three approaches, Kaplan's law, and what repeated text is worth, with
+    intervals of 95 %. Points may also have flops, unique_tokens and non_embedding.
+
+    \b
+    Example:
+    llmcurate scaling fit sweep
+    llmcurate scaling fit points.csv -o law
+    """
+    from curate.api.model_settings import ScalingFit
+    from curate.lab.scaling import fit_points
+
+    chosen = ScalingFit.of(**settings)
+    with needs_training():
+        fit_points(points, out, chosen, as_json)
+
+
+@command(scaling_app, "ScalingPlan", "plan")
+def scaling_plan(as_json: Json = False, **settings: Any) -> None:
+    """Plan parameters, tokens and hours for a budget.
+
+    By Chinchilla's rule, by published laws, and by a fit of your own. With --unique-tokens text is
+    repeated where it is too little, and counts less each time (Muennighoff et al. 2023).
+
+    \b
+    Example:
+    llmcurate scaling plan --flops 1e20
+    llmcurate scaling plan --flops 1e20 --unique-tokens 2e9 --fit sweep --gpu H100
+    """
+    from curate.api.model_settings import ScalingPlan
+    from curate.lab.scaling import plan_budget
+
+    chosen = ScalingPlan.of(**settings)
+    with needs_training():
+        plan_budget(chosen, as_json)

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from tokenize_kit.lab.extend import ExtendedCard
     from tokenize_kit.lab.join import JoinedCard
     from tokenize_kit.lab.prune import PrunedCard
-
-    pass
 from curate.cli.tokenizer import KINDS, Out, Source, buffers, claim_for, tokenizer_app
 
 
@@ -54,9 +52,9 @@ def tokenizer_diff(
     """
     import shutil
 
-    from curate.api.tokenizer_settings import TokenizerDiff
+    from curate.api.command_settings import TokenizerDiff
     from curate.inspect.results import check_folder
-    from curate.lab.evaluate.tokenizers_diff import diff
+    from curate.lab.evaluate.tokenizers import diff
 
     check_folder(out)
     options = TokenizerDiff.of(**settings).model_dump()
@@ -84,9 +82,9 @@ def tokenizer_study(
     Example:
     llmcurate tokenizer study corpus/ --vocab 5000,25000,50000 -o study
     """
-    from curate.api.tokenizer_settings import TokenizerStudy
+    from curate.api.command_settings import TokenizerStudy
     from curate.inspect.results import check_folder
-    from curate.lab.evaluate.tokenizers_study import study
+    from curate.lab.evaluate.tokenizers import study
 
     chosen = TokenizerStudy.of(**settings)
     check_folder(out)
@@ -150,7 +148,7 @@ def extend(
     llmcurate tokenizer extend tok --from xlmr.model --scripts=-Thai -o tok-xl
     llmcurate tokenizer extend tok --with thai/ --add 10000 -o tok-th --embeddings model.safetensors
     """
-    from curate.api.tokenizer_settings import TokenizerExtend
+    from curate.api.command_settings import TokenizerExtend
     from tokenize_kit.lab.addition import Rows
     from tokenize_kit.lab.extend import extend as learn
     from tokenize_kit.lab.join import JoinedCard, join
@@ -222,7 +220,7 @@ def prune(
     llmcurate tokenizer prune tok --on thai/ --min-count 1 -o tok-small
     llmcurate tokenizer prune tok --common-with other -o tok-both
     """
-    from curate.api.tokenizer_settings import TokenizerPrune
+    from curate.api.command_settings import TokenizerPrune
     from tokenize_kit.lab.prune import prune as run
 
     chosen = TokenizerPrune.of(**settings)

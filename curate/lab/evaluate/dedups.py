@@ -24,8 +24,8 @@ from curate.dedup.removal import DedupStep
 from curate.documents.edits import EDITS, Edit, byte_length, edits_of, remaining
 from curate.documents.rejected import rejected_files
 from curate.inspect.results import Findings, check_folder
-from curate.lab.compare.compare import folder_of, recipes_of
 from curate.lab.evaluate import planting
+from curate.lab.evaluate.comparison import folder_of, recipes_of
 from curate.lab.evaluate.planting import KINDS, Plant, Planted, Region, draw
 from curate.run.driver import run_planned
 from curate.run.plan import make_plan

@@ -9,7 +9,6 @@ that a program wrote.
 from __future__ import annotations
 
 import re
-from html import unescape
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -20,6 +19,7 @@ from curate.documents.documents import Documents
 from curate.documents.edits import Spans
 from curate.documents.limits import Limit, decide
 from curate.steps.contracts import Step, step
+from curate.text.encodings import unescape
 
 GENERATED_LINES = 5  # StarCoder 2, section 2.4; from memory of the paper, as the phrases are
 GENERATED = (

@@ -10,7 +10,6 @@ word list. docs/filters.md says where a rule is read otherwise.
 from __future__ import annotations
 
 import re
-from html import unescape
 from typing import ClassVar
 
 import numpy as np
@@ -20,6 +19,7 @@ from curate.documents.documents import Documents
 from curate.documents.limits import Limit, decide
 from curate.documents.passes import Replace, edited_in_passes
 from curate.steps.contracts import Step, step
+from curate.text.encodings import unescape
 from curate.text.unicode import row_chars
 from llmcurate.base.kernels import njit
 

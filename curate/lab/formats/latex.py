@@ -15,7 +15,8 @@ import io
 import re
 import tarfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from datetime import datetime, timezone
 from itertools import islice
 from pathlib import PurePosixPath
@@ -23,9 +24,10 @@ from typing import Any
 
 from curate.formats.columns import Columns
 from curate.formats.compression import decompressed_chunks, open_input
-from curate.formats.events import Corrupt, Event, Portion, Row, Skipped
+from curate.formats.events import Corrupt, Event, Noted, Portion, Row, Skipped
 from curate.formats.kinds import reader
 from curate.text.decoding import decode
+from curate.text.encodings import Decoded
 from llmcurate.base.disk.units import counted
 
 ENDINGS = (".tex", ".ltx", ".latex")
@@ -55,6 +57,7 @@ _MACRO = re.compile(
     r"\\(?:newcommand|renewcommand|providecommand)\*?\s*\{?\s*(\\[A-Za-z]+)\s*\}?\s*(?=\{)"
     r"|\\def\s*(\\[A-Za-z]+)\s*(?=\{)"
 )
+_LINE_END = re.compile(r"\r\n?")
 _NAME = re.compile(r"\\[A-Za-z]+")
 _BLANK = re.compile(r"(?<![ \t])[ \t]*\n(?:[ \t]*\n)+")
 
@@ -260,22 +263,17 @@ def _names(path: str) -> list[str] | None:
 )
 def read(portion: Portion) -> Iterator[Event]:
     """The events of all papers of a file."""
-    damage: list[tuple[int, str]] = []
+    damage = Noted()
     names = _names(portion.path) or []
     with open_input(portion.path) as file:
-        stream = _Stream(decompressed_chunks(file, portion.codec, _noting(damage)))
+        stream = _Stream(decompressed_chunks(file, portion.codec, damage))
         packed = any(name.endswith(".gz") for name in names)
         if packed and not any(name.endswith(ENDINGS) for name in names):
             yield from _papers(stream, portion)
         else:
             name = PurePosixPath(portion.rel).name
             yield from _paper(stream, name, None, 0, portion)
-    yield from (Corrupt(offset, what) for offset, what in damage)
-
-
-def _noting(damage: list[tuple[int, str]]) -> Callable[[int, str], None]:
-    """What notes (offset, what is wrong)."""
-    return lambda offset, what: damage.append((offset, what))
+    yield from damage
 
 
 def _papers(stream: _Stream, portion: Portion) -> Iterator[Event]:
@@ -296,11 +294,12 @@ def _papers(stream: _Stream, portion: Portion) -> Iterator[Event]:
                 packed = tar.extractfile(member)
                 data = packed.read() if packed else b""
                 when = datetime.fromtimestamp(member.mtime, timezone.utc)
-                damage: list[tuple[int, str]] = []
-                chunks = decompressed_chunks(io.BytesIO(data), None, _noting(damage))
+                damage = Noted()
+                chunks = decompressed_chunks(io.BytesIO(data), None, damage)
                 name = PurePosixPath(member.name).name
                 yield from _paper(_Stream(chunks), name, when, member.offset, portion)
-                yield from (Corrupt(member.offset, f"{name[:80]!r}: {what}") for _, what in damage)
+                for each in damage:
+                    yield Corrupt(member.offset, f"{name[:80]!r}: {each.what}", each.count)
     except _ERRORS as error:
         yield Corrupt(stream.tell(), f"tar: {error}; what follows is not read")
 
@@ -308,7 +307,7 @@ def _papers(stream: _Stream, portion: Portion) -> Iterator[Event]:
 def _paper(
     stream: _Stream, name: str, when: datetime | None, offset: int, portion: Portion
 ) -> Iterator[Event]:
-    files: dict[str, str] = {}
+    files: dict[str, Decoded] = {}
     size = 0
     limit = portion.max_payload
     if stream.begins_tar():
@@ -320,7 +319,9 @@ def _paper(
                         if size > limit:
                             break
                         inner = tar.extractfile(member)
-                        files[file_key(member.name)] = _decoded(inner.read() if inner else b"")
+                        files[file_key(member.name)] = decode(
+                            inner.read() if inner else b"", html=False
+                        )
         except _ERRORS as error:
             yield Corrupt(offset, f"tar of {name[:80]!r}: {error}")
     else:
@@ -329,17 +330,18 @@ def _paper(
         if data.startswith((b"%PDF-", b"%!PS")):
             yield Skipped("latex:pdf-or-postscript", offset)
             return
-        files[file_key(name)] = _decoded(data)
+        files[file_key(name)] = decode(data, html=False)
     if size > limit:
         reject = ("payload_too_large", float(size), float(limit), None)
         yield Row(offset=offset, reject=reject)
         return
-    mains = [text for text in files.values() if _MAIN.search(text) and _BEGIN.search(text)]
+    texts = {key: _LINE_END.sub("\n", file.text) for key, file in files.items()}
+    mains = [text for text in texts.values() if _MAIN.search(text) and _BEGIN.search(text)]
     main = max(mains, key=len, default=None)
     if main is None:
         yield Skipped("latex:no-document", offset)
         return
-    text = paper_text(main, files, limit)
+    text = paper_text(main, texts, limit)
     if text is None:
         detail = "its macros or inputs expand to more"
         yield Row(offset=offset, reject=("payload_too_large", None, float(limit), detail))
@@ -354,11 +356,8 @@ def _paper(
         date=when,
         text=text,
         offset=offset,
+        replaced=sum((Counter(file.losses) for file in files.values()), Counter()),
     )
-
-
-def _decoded(data: bytes) -> str:
-    return decode(data, html=False).text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 class _Stream(io.RawIOBase):

@@ -23,7 +23,7 @@ from xml.etree import ElementTree
 from curate.formats.compression import decompressed_chunks, open_input, verified_boundaries
 from curate.formats.dates import parse_date
 from curate.formats.elements import Element, elements
-from curate.formats.events import Corrupt, Event, Portion, Row, Skipped
+from curate.formats.events import Corrupt, Event, Noted, Portion, Row, Skipped, too_large
 from curate.formats.kinds import reader
 from curate.formats.lines import ranges as ranges_of_lines
 
@@ -242,19 +242,14 @@ def slices(file: Any, target: int) -> list[tuple[int, int | None]]:
 def read(portion: Portion) -> Iterator[Event]:
     """The events of the pages that begin in the portion."""
     site = _site(portion)
-    damage: list[Corrupt] = []
+    damage = Noted()
     end = portion.end if portion.codec == "plain" else None
     with open_input(portion.path) as file:
         chunks = decompressed_chunks(
-            file,
-            portion.codec,
-            lambda offset, what: damage.append(Corrupt(offset, what)),
-            start=portion.start,
-            end=portion.end,
+            file, portion.codec, damage, start=portion.start, end=portion.end
         )
         for page in elements(chunks, portion.start, end, b"page", portion.max_record):
-            yield from damage
-            damage.clear()
+            yield from damage.given()
             yield _event(page, portion.max_record, site)
     yield from damage
 
@@ -289,7 +284,7 @@ def _event(element: Element, limit: int, site: Site) -> Event:
     if not element.whole:
         return Corrupt(offset, "a page is cut short")
     if element.data is None:
-        return element.too_large(limit)
+        return too_large("record_too_large", element.size, limit, offset)
     try:
         page = ElementTree.fromstring(element.data)
     except ElementTree.ParseError as error:

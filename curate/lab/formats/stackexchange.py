@@ -21,7 +21,7 @@ from curate.formats.columns import Columns
 from curate.formats.compression import decompressed_chunks, open_input
 from curate.formats.dates import parse_date
 from curate.formats.elements import elements
-from curate.formats.events import Corrupt, Event, Portion, Row, Skipped
+from curate.formats.events import Corrupt, Event, Noted, Portion, Row, Skipped, too_large
 from curate.formats.kinds import reader
 from llmcurate.base.disk.database import literal, scratch_database
 from llmcurate.base.disk.parquet_writer import TableWriter
@@ -156,19 +156,16 @@ def _spooled(file: BinaryIO, portion: Portion, spool: Path) -> Iterator[Event]:
         + [(n, pa.string()) for n in ("date", "title", "body", "tags", "license")]
         + [("accepted", pa.int64()), ("offset", pa.int64())]
     )
-    damage: list[Corrupt] = []
+    damage = Noted()
     posts: list[_Post] = []
     writer, done = TableWriter(spool), False
     try:
         writer.write(schema.empty_table())
-        chunks = decompressed_chunks(
-            file, None, lambda offset, what: damage.append(Corrupt(offset, what))
-        )
+        chunks = decompressed_chunks(file, None, damage)
         for row in elements(chunks, 0, None, b"row", portion.max_record, empty=True):
-            yield from damage
-            damage.clear()
+            yield from damage.given()
             if row.data is None:
-                yield row.too_large(portion.max_record)
+                yield too_large("record_too_large", row.size, portion.max_record, row.offset)
                 continue
             post = _post(row.data, row.offset)
             if not isinstance(post, _Post):

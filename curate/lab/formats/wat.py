@@ -58,10 +58,14 @@ def _event(record: Record, limit: int) -> Event:
     if record.content is None:
         reject = ("record_too_large", float(record.size), float(limit), None)
         return Row(offset=record.offset, reject=reject)
-    stated = parse(record.content)
+    replaced: list[int] = []
+    stated = parse(record.content, replaced.append)
     if isinstance(stated, str):
         return Corrupt(record.offset, f"WAT envelope: {stated}")
-    return _document(stated, record.offset)
+    document = _document(stated, record.offset)
+    if replaced and isinstance(document, Row):
+        document.replaced = {"utf-8": sum(replaced)}
+    return document
 
 
 def _document(stated: dict[str, Any], offset: int) -> Event:

@@ -22,7 +22,7 @@ from llmcurate.base.disk.database import paths_literal, scratch_database
 from llmcurate.base.disk.files import all_inside, inside
 from llmcurate.base.disk.units import counted, format_bytes
 from llmcurate.base.errors import UsageError
-from tokenize_kit.card.page import code_span, table
+from tokenize_kit.card import code_span, table
 
 RECORDS = ("run.json", "recipe.yaml", "report.html", "corrupt.jsonl")
 OF_ONE_RUN = ("corpus.json", "rejected.json", "decisions.parquet")

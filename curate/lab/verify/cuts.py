@@ -17,8 +17,7 @@ import pyarrow as pa
 
 from curate.dedup import survivors
 from curate.dedup.suffix_array.exact_substrings import DedupSuffixArray
-from curate.lab.verify.finished_run import FinishedRun
-from curate.lab.verify.sketches import drawn_rows, index_of, own_files, rows_of
+from curate.lab.verify.finished_run import FinishedRun, drawn_rows, index_of, own_files, rows_of
 from curate.lab.verify.tally import MOST_NAMED, Difference, NotChecked, Tally, need
 from llmcurate.base.disk.database import scratch_database
 

@@ -16,8 +16,7 @@ import pyarrow.parquet as pq
 
 from curate.corpus.sketches import Sketches, SketchFile, sketch_batches
 from curate.dedup.bloom.seen_before import DedupBloom
-from curate.lab.verify.finished_run import Decision, FinishedRun
-from curate.lab.verify.sketches import index_of, own_files
+from curate.lab.verify.finished_run import Decision, FinishedRun, index_of, own_files
 from curate.lab.verify.tally import NotChecked, Tally, need
 
 MOST_KEYS = 300_000  # pybloom-live does some 400,000 a second

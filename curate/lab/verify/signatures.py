@@ -16,8 +16,15 @@ import pyarrow as pa
 
 from curate.corpus import indexes
 from curate.dedup.minhash.near_duplicates import DedupMinhash
-from curate.lab.verify.finished_run import Decision, FinishedRun
-from curate.lab.verify.sketches import Row, drawn_rows, index_of, own_files, rows_of
+from curate.lab.verify.finished_run import (
+    Decision,
+    FinishedRun,
+    Row,
+    drawn_rows,
+    index_of,
+    own_files,
+    rows_of,
+)
 from curate.lab.verify.tally import Tally
 
 _MASK = (1 << 64) - 1

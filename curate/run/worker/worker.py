@@ -147,7 +147,7 @@ class Work:
         self.account = reader.account
         if stage.read.share is not None:
             ids.write(_sizes(self.account.documents))
-        if self.account.corrupt.count:
+        if self.account.corrupt.total:
             with replacing(part_path(stage.folder, self.part, "corrupt")) as aside:
                 places = [asdict(place) for place in self.account.corrupt.places()]
                 pq.write_table(pa.Table.from_pylist(places, CORRUPT), aside)

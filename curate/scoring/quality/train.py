@@ -28,14 +28,12 @@ import pyarrow as pa
 
 from curate.corpus.direct_input import DirectInput
 from curate.formats.read_settings import ReadSettings
-from curate.formats.reading import plan_reading
 from curate.scoring.language.train import BATCH, Example, Lines, Training, train_on, write_card
 from curate.scoring.quality.measures import measure
 from curate.scoring.quality.model import GOOD, REST, Classifier, joined_lines
 from curate.steps.contracts import CallApart
 from curate.text.buffers import as_large_string, text_buffers
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal import say
 
 
 class Texts:
@@ -44,16 +42,7 @@ class Texts:
     def __init__(
         self, inputs: list[str], quiet: bool = False, read: ReadSettings | None = None
     ) -> None:
-        read = read or ReadSettings()
-        plan = plan_reading(inputs, read)
-        web = [f for f in plan.files if f.holds_pages]
-        if web:
-            raise UsageError(
-                f"input {web[0].path} holds web pages, not text: run `llmcurate extract` first"
-            )
-        for notice in plan.notices:
-            say(notice, quiet)
-        self._direct = DirectInput(plan, read)
+        self._direct = DirectInput.of_texts(inputs, read, quiet)
 
     def batches(self) -> Iterator[pa.LargeStringArray]:
         """Texts in batches, in input order."""

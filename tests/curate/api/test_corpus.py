@@ -17,7 +17,7 @@ from llmcurate.base.errors import UsageError
 def test_the_recipe_prints_as_yaml_that_is_the_same_recipe() -> None:
     corpus = (
         Corpus.read("crawl/*.warc.gz", limit=50)
-        .extract(format="markdown")
+        .extract(output="markdown")
         .step("cut")
         .filter("c4@tfds", "gopher_quality", min_words=40)
         .dedup("minhash", survivor="longest")
@@ -30,7 +30,7 @@ def test_the_recipe_prints_as_yaml_that_is_the_same_recipe() -> None:
         "input: [crawl/*.warc.gz]\n"
         "read: {limit: 50}\n"
         "steps:\n"
-        "- extract: {format: markdown}\n"
+        "- extract: {output: markdown}\n"
         "- cut\n"
         "- c4: {variant: tfds}\n"
         "- gopher_quality: {min_words: 40}\n"
@@ -74,7 +74,7 @@ READ = Corpus.read("in.jsonl")
         (lambda: READ.language(kep=["en"]), "unknown key 'kep' in language; did you mean 'keep'?"),
         (lambda: READ.step("dedup_minhas"), "did you mean 'dedup_minhash'?"),
         (lambda: READ.step("export").filter("c4"), "must come before the product"),
-        (lambda: READ.extract(format="markdwn"), "step extract: format is 'markdwn': "),
+        (lambda: READ.extract(output="markdwn"), "step extract: output is 'markdwn': "),
         (lambda: READ.filter(lambda text: True), "has no name of its own there"),
         (lambda: Corpus.read("in.jsonl", lmit=3), "unknown key 'lmit' in read"),
         (lambda: Corpus.read([]), "Corpus.read needs the files to read"),

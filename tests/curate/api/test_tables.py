@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from curate.api.corpus import Corpus
-from curate.api.tables import names_of
+from curate.api.corpus import Corpus, names_of
 from llmcurate.base.errors import UsageError
 
 TEXTS = ["one two", "three"]

@@ -11,7 +11,7 @@ from llmcurate import Corpus, Result, load, run_recipe
 
 
 def curated(folder: Path) -> Result:
-    corpus = Corpus.read("crawl/*.warc.gz", Path("more"), limit=1000).extract(format="markdown")
+    corpus = Corpus.read("crawl/*.warc.gz", Path("more"), limit=1000).extract(output="markdown")
     corpus = corpus.language(keep=["en"]).filter("gopher_quality", len).dedup("minhash")
     recipe: str = str(corpus.recipe)
     print(recipe, load("c4").name)

@@ -183,6 +183,6 @@ def test_help_of_a_method_loads_no_step() -> None:
 
 
 def test_generate_samples_by_default_as_the_trainer_does() -> None:
-    sampling = pytest.importorskip("train.generate.generate").Sampling()
+    sampling = pytest.importorskip("train.generate").Sampling()
     chosen = Generate()
     assert {name: getattr(chosen, name) for name in vars(sampling)} == vars(sampling)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from curate.demo.score import STEPS, WANTED, Result, Row, format_table, score
+from curate.demo.demonstration import STEPS, WANTED, Result, Row, format_table, score
 from curate.demo.web import WEB, Page, read_truth
 
 

@@ -10,7 +10,7 @@ import pytest
 from resiliparse.extract.html2text import extract_plain_text
 from warcio.archiveiterator import ArchiveIterator
 
-from curate.demo.texts import load_articles
+from curate.demo.language import load_articles
 from curate.demo.web import DemoWeb, Page, build_web, read_truth
 
 POLICY = (

@@ -11,8 +11,7 @@ import pytest
 pytest.importorskip("torch")
 
 from curate.experiment.budget import Budget
-from curate.experiment.corpora import named_corpora, read_sets
-from curate.experiment.encoding import choose_tokenizers, make_tokenizers
+from curate.experiment.corpora import choose_tokenizers, make_tokenizers, named_corpora, read_sets
 from curate.run.records import Options
 from llmcurate.base.errors import UsageError
 from tests.curate.experiment.small_experiments import Here, experiment, sentences, write

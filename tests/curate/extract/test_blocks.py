@@ -12,6 +12,7 @@ from curate.documents.documents import CORE, PAYLOAD, Documents, documents
 from curate.extract import tags
 from curate.extract.blocks import look_at, main_text, main_texts, tables
 from curate.extract.extraction import Extract
+from curate.extract.render import Writing
 from curate.extract.scan import count_tags
 from curate.extract.tags import MAX_DEPTH, MAX_ELEMENTS
 
@@ -71,7 +72,7 @@ def test_headings_lists_tables_code_and_quotes_of_an_article_stay() -> None:
         )
         + "</p>".join(paragraphs[4:])
     )
-    text = main_text(page(body), markdown=True)
+    text = main_text(page(body), Writing("markdown"))
     assert "\n\n## What is left of it\n\n- The wheel, which is" in text
     assert "\n- Two stones" in text
     assert "\n\n> It will stand for longer" in text
@@ -151,8 +152,8 @@ def test_what_a_hostile_page_becomes_is_bounded_by_its_size(name: str) -> None:
     assert sum(len(t.encode()) for t in seen.texts) <= len(html)
     parents = seen.nodes[:, 1]
     assert (parents[1:] < np.arange(1, len(parents))).all()
-    for markdown in (False, True):
-        text = main_text(html, markdown)
+    for output in ("text", "markdown"):
+        text = main_text(html, Writing(output, links="keep", comments="mark"))
         assert len(text.encode()) <= 64 * len(html)
 
 
@@ -187,11 +188,13 @@ def test_a_page_of_too_many_elements_is_rejected_with_their_number(
 
 def test_the_step_adds_what_pages_state_as_columns() -> None:
     meta = '<meta name=author content="Ada"><meta name=date content=2020-01-02>'
+    meta += "<meta property=og:site_name content='The Mill'>"
     docs = extracted(page(PROSE, before=meta).encode(), b"<p>Nothing is stated here.</p>", b"")
     table = docs.table
     assert table["extract.title"].to_pylist() == ["The old mill", None, None]
     assert table["extract.author"].to_pylist() == ["Ada", None, None]
     assert table["extract.lang_hint"].to_pylist() == ["en", None, None]
+    assert table["extract.site"].to_pylist() == ["The Mill", None, None]
     assert [d and d.isoformat() for d in table["extract.published"].to_pylist()] == [
         "2020-01-02T00:00:00+00:00", None, None,
     ]  # fmt: skip
@@ -209,7 +212,7 @@ def test_columns_have_their_types_in_the_empty_batch_too() -> None:
 
 def test_markdown_is_an_option_of_the_step() -> None:
     html = page(f"{PROSE}<h2>What is left of it</h2>{PROSE}").encode()
-    plain, marked = (extracted(html, format=f).text[0].as_py() for f in ("text", "markdown"))
+    plain, marked = (extracted(html, output=f).text[0].as_py() for f in ("text", "markdown"))
     assert "\n## What is left of it\n" in marked and "\nWhat is left of it\n" in plain
     assert re.sub(r"^#+ ", "", marked, flags=re.MULTILINE) == plain
 

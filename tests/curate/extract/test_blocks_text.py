@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from curate.extract.blocks import look_at, main_texts
 from curate.extract.net import Net, fitted
+from curate.extract.render import Writing
 
 
 def blocks(page: str) -> list[str]:
@@ -25,7 +26,8 @@ def blocks(page: str) -> list[str]:
 def written(page: str, markdown: bool = False) -> str:
     """All blocks of a page, whatever the model thinks of them."""
     net = Net(*(np.zeros_like(w) for w in fitted()))
-    found: str = main_texts(pa.array([page], pa.large_string()), markdown, net).text[0]
+    writing = Writing("markdown" if markdown else "text")
+    found: str = main_texts(pa.array([page], pa.large_string()), writing, net).text[0]
     return found.as_py()  # type: ignore[attr-defined]
 
 
@@ -147,7 +149,8 @@ LAYOUTS: dict[str, tuple[str, str, str]] = {
         "a | b\n1 | 2|3\n4", "| a | b |\n|---|---|\n| 1 | 2\\|3 |\n| 4 | |",
     ),
     "a table with a caption": (
-        "<table><caption>t</caption><tr><td>a<td>b</table>", "t\na | b", "t\n| a | b |\n|---|---|",
+        "<table><caption>t</caption><tr><td>a<td>b</table>", "t\na | b",
+        "t\n\n| a | b |\n|---|---|",
     ),
     "text between cells": (
         "<table><tr><td>a</td>b<td>c</td></tr></table>", "a\n\nb\n\nc", "a\n\nb\n\nc",

@@ -147,6 +147,12 @@ HOSTILE = [
 ]
 
 
+def test_a_name_or_a_template_that_nothing_ends_takes_linear_time() -> None:
+    assert grows_linearly(lost_xhtml, lambda n: "<p/><" + "a" * n, 20_000)
+    attributes = "shadowroot=open "
+    assert grows_linearly(with_shadow_roots, lambda n: "<template " + attributes * n, 4_000)
+
+
 @pytest.mark.parametrize("piece", HOSTILE)
 def test_hostile_markup_takes_linear_time(piece: str) -> None:
     assert grows_linearly(lost_xhtml, lambda n: "<title/>" + piece * n, 20_000)

@@ -1,4 +1,4 @@
-"""What pages state of themselves: title, date, author, language."""
+"""What pages state of themselves: title, date, author, language, site."""
 
 from __future__ import annotations
 
@@ -11,11 +11,17 @@ import pytest
 from curate.extract.blocks import main_texts
 from curate.extract.days import day_in
 from curate.extract.metadata import author, language_tag, published
-from curate.extract.metadata_choice import byline, name_of, signed, title_of
+from curate.extract.metadata_choice import byline, name_of, resolved, signed, title_of
+from curate.extract.net import KINDS
 
 
-def stated(page: str) -> list[str | None]:
-    return main_texts(pa.array([page], pa.large_string())).stated(0)
+def stated(page: str, url: str = "") -> list[str | None]:
+    """Title, date, author and language."""
+    return main_texts(pa.array([page], pa.large_string())).stated(0, url)[:4]
+
+
+def site(page: str, url: str = "") -> str | None:
+    return main_texts(pa.array([page], pa.large_string())).stated(0, url)[4]
 
 
 LD = '<script type="application/ld+json">{}</script>'
@@ -160,6 +166,37 @@ PAGES: dict[str, tuple[str, list[str | None]]] = {
     "the day's order by a language of any spelling": (
         "<html lang=' EN_us '><h1>A</h1><p>3/4/2021", ["A", "2021-03-04", None, "EN_us"],
     ),
+    "terms of RDFa with a prefix": (
+        "<span property='dc:date dc:created' content=2021-03-04></span>"
+        "<meta property=schema:headline content=A>",
+        ["A", "2021-03-04", None, None],
+    ),
+    "a term without a prefix before one with one": (
+        "<meta property=x:author content=Ada><meta name=dc.creator content=Bo>",
+        [None, None, "Bo", None],
+    ),
+    "microdata that readers see": (
+        "<p itemprop=datePublished>4 March 2021", [None, "2021-03-04", None, None],
+    ),
+    "an element that says time": (
+        "<p class=timestamp>2021-03-04 21:06:57", [None, "2021-03-04 21:06:57", None, None],
+    ),
+    "the day of a comment": (
+        "<div class=comments><meta itemprop=dateCreated content=2019-01-01>"
+        "<p itemprop=datePublished content=2020-01-01></div>",
+        [None, "2019-01-01", None, None],
+    ),
+    "of several days that readers see the one by the heading": (
+        "<p class=date>1 May 2020<h1>A</h1><p>4 March 2021<div class=date>2 May 2020</div>",
+        ["A", "2021-03-04", None, None],
+    ),
+    "a year of the Buddhist era": (
+        "<time datetime=2564-03-04>", [None, "2021-03-04", None, None],
+    ),
+    "a site's name as Chinese pages join it": (
+        "<title>国家食品药品监督管理局签署备忘录_要闻_正北方网</title>",
+        ["国家食品药品监督管理局签署备忘录_要闻", None, None, None],
+    ),
     "a script in a heading": (
         "<h1><script>x</script>A<br>B<svg><text>c</svg></h1>", ["A B", None, None, None],
     ),
@@ -183,7 +220,9 @@ def test_languages_are_written_as_bcp_47_does() -> None:
     assert language_tag("de_at") == "de-AT" and language_tag("EN") == "en"
     assert language_tag("zh-Hans") == "zh-Hans" and language_tag("ZH-tw") == "zh-TW"
     assert language_tag("EN_us") == "en-US" and language_tag("sr-Latn-rs") == "sr-Latn-RS"
-    for value in (None, "", "Deutsch!", "x", "de-", "<script>", "en\n"):
+    assert language_tag("en-us,en") == "en-US" and language_tag("en_US.UTF-8") == "en-US"
+    assert language_tag("de, fr") == language_tag("de;q=1") == "de"
+    for value in (None, "", "UTF-8", "Deutsch!", "x", "de-", "<script>", "en\n"):
         assert language_tag(value) is None, value
 
 
@@ -207,11 +246,56 @@ def test_a_day_is_read(text: str) -> None:
     assert day_in(text) == "2021-03-04"
 
 
+ABROAD = """4 Μαρτίου 2021|Πέμπτη, 4 ΜΑΡΤΙΟΥ 2021|4 marca 2021|4 марта 2021 г.|4 березня 2021
+4 март 2021|4. března 2021|4 Mart 2021|4. maaliskuuta 2021|2021. március 4.|4 martie 2021|4. 3. 2021
+4 مارس 2021|٤ مارس، ٢٠٢١|4 آذار 2021|2021년 3월 4일|2021. 3. 4.|2021年3月4日|令和3年3月4日
+民國110年3月4日|4 มีนาคม 2564|๔ มี.ค. ๒๕๖๔|4 มีนาคม พ.ศ. 2564
+4 de marzo del 2021|20210304|20210304050607"""
+
+
+@pytest.mark.parametrize("text", ABROAD.replace("\n", "|").split("|"))
+def test_a_day_is_read_in_other_languages_calendars_and_digits(text: str) -> None:
+    assert day_in(text) == "2021-03-04"
+
+
+# The months' names of Unicode CLDR, by their number.
+MONTHS = {
+    "pl": "stycznia lutego marca kwietnia maja czerwca lipca sierpnia września października "
+    "listopada grudnia",
+    "ru": "января февраля марта апреля мая июня июля августа сентября октября ноября декабря",
+    "el": "Ιανουαρίου Φεβρουαρίου Μαρτίου Απριλίου Μαΐου Ιουνίου Ιουλίου Αυγούστου Σεπτεμβρίου "
+    "Οκτωβρίου Νοεμβρίου Δεκεμβρίου",
+    "ar": "يناير فبراير مارس أبريل مايو يونيو يوليو أغسطس سبتمبر أكتوبر نوفمبر ديسمبر",
+    "th": "มกราคม กุมภาพันธ์ มีนาคม เมษายน พฤษภาคม มิถุนายน กรกฎาคม สิงหาคม กันยายน ตุลาคม พฤศจิกายน ธันวาคม",
+    "tr": "Ocak Şubat Mart Nisan Mayıs Haziran Temmuz Ağustos Eylül Ekim Kasım Aralık",
+    "fi": "tammikuuta helmikuuta maaliskuuta huhtikuuta toukokuuta kesäkuuta heinäkuuta elokuuta "
+    "syyskuuta lokakuuta marraskuuta joulukuuta",
+    "cs": "ledna února března dubna května června července srpna září října listopadu prosince",
+    "it": "gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre novembre "
+    "dicembre",
+    "pt": "janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro "
+    "dezembro",
+}
+
+
+@pytest.mark.parametrize("language", MONTHS)
+def test_each_month_of_a_language_is_told(language: str) -> None:
+    found = [day_in(f"7 {month} 2021") for month in MONTHS[language].split()]
+    assert found == [f"2021-{month:02}-07" for month in range(1, 13)]
+
+
+def test_short_names_of_months_are_whole_words() -> None:
+    assert day_in("7 gru 2021") == day_in("7 Ara. 2021") == "2021-12-07"
+    assert day_in("7 grubs 2021") is day_in("7 Arabs 2021") is None
+
+
 def test_what_is_no_day_is_not_read() -> None:
     for text in (
         "",
         "March 2021",
         "31 February 2021",
+        "4 maı 2021",
+        "style 4, 2021",
         "4 March 1821",
         "version 1.2.2021.4",
         "2021",
@@ -252,6 +336,69 @@ def test_a_title_is_the_heading_most_like_it(
     assert title_of(titles, site, headings) == title
 
 
+SITES: dict[str, tuple[str, str, str | None]] = {
+    "Open Graph before JSON-LD and application-name": (
+        LD.format('{"@type":"Article","author":"A","publisher":{"name":"Publisher"}}')
+        + "<meta name=application-name content=App><meta property=og:site_name content=Daily>",
+        "", "Daily",
+    ),
+    "the site of JSON-LD before the publisher of its article": (
+        LD.format(
+            '[{"@type":"Article","author":"A","publisher":{"name":"Publisher"}},'
+            '{"@type":"WebSite","name":"Daily"}]'
+        ),
+        "", "Daily",
+    ),
+    "the publisher of the article": (
+        LD.format('{"@type":"Article","author":"A","publisher":{"@id":"#p"}}').replace(
+            "</script>", "</script>" + LD.format('{"@id":"#p","name":"Daily","author":""}'), 1
+        ),
+        "", "Daily",
+    ),
+    "the part of the title that the host spells": (
+        "<title>Nuts &amp; Bolts | Old mills | More</title>", "https://www.nuts-bolts.co.uk/a",
+        "Nuts & Bolts",
+    ),
+    "no part of less than half of the host": (
+        "<title>Old | The mills</title>", "http://oldmills.org", None,
+    ),
+    "what stands behind the heading": (
+        "<title>Старые мельницы — Рязанские новости</title><h1>Старые мельницы</h1>",
+        "http://rzn.info/", "Рязанские новости",
+    ),
+    "a heading that the host does not spell wholly": (
+        "<title>Mills | River News</title><h1>Mills</h1>", "http://mill.test/", "River News",
+    ),
+    "a heading that it spells wholly": (
+        "<title>Mill | Old rivers</title><h1>Mill</h1>", "http://mill.test/", "Mill",
+    ),
+    "a day behind the heading": ("<title>Mills | 4 March 2021</title><h1>Mills</h1>", "", None),
+    "nothing": ("<title>Old mills | Rivers</title>", "http://[::1/", None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SITES)
+def test_a_page_names_its_site(name: str) -> None:
+    page, url, expected = SITES[name]
+    assert site(page, url) == expected
+
+
+@pytest.mark.parametrize("path", ["2021/03/04/mills", "news/2021-03-04-mills", "20210304/a.html"])
+def test_a_day_in_the_address_gives_way_to_what_machines_are_told(path: str) -> None:
+    url = f"https://example.org/{path}?d=/2019/01/01/"
+    assert stated("<time datetime=2020-01-01>", url)[1] == "2021-03-04"
+    assert stated("<meta name=date content=2020-01-01>", url)[1] == "2020-01-01"
+    assert stated("", "https://example.org/?/2021/03/04/")[1] is None
+
+
+def test_days_of_many_things_are_not_those_of_a_page_that_lists_them() -> None:
+    days = "<p class=date>4 March 2021</p><p class=date>3 March 2021</p>"
+    found = main_texts(pa.array([days, days[:31]], pa.large_string()))
+    for kind, expected in (("listing", None), ("article", "2021-03-04")):
+        found.kinds[:] = KINDS.index(kind)
+        assert [found.stated(row)[1] for row in (0, 1)] == [expected, "2021-03-04"]
+
+
 def test_names_are_of_two_to_a_hundred_characters_and_bylines_of_sixty() -> None:
     for size, name in ((1, False), (2, True), (100, True), (101, False)):
         assert (name_of("by " + "A" * size) is not None) == name
@@ -279,3 +426,8 @@ def test_hostile_pages_cost_what_their_bytes_do() -> None:
 
 def test_an_address_is_no_author() -> None:
     assert author("https://example.org/ada") is None and author("Ada") == "Ada"
+
+
+def test_a_reference_of_thousands_of_digits_is_a_replacement_character() -> None:
+    number = "&#" + "9" * 5000 + ";"
+    assert resolved(f"a{number}b &amp;".encode()) == "a\ufffdb &"

@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from curate.extract import inputs, net
-from curate.extract.blocks import Seen, look_at, main_texts, tables
+from curate.extract.blocks import Seen, look_at, main_text, main_texts, tables, title_of
 from curate.extract.features import MASS, MEASURES
 from curate.extract.inputs import COUNT, INPUTS, PAGE_COUNT, PAGE_INPUTS
+from curate.extract.links import room
 from curate.extract.net import GROUPS, KINDS, SPAN, Net, fitted
 from curate.extract.scan import count_tags, scan
 from tests.callable_kernels import callable_kernel
@@ -29,8 +30,9 @@ PAGE = (
 def judged(page: str, weights: Any) -> tuple[np.ndarray, np.ndarray]:
     """(logits, kinds) by the kernel."""
     data = np.frombuffer(page.encode(), np.uint8).copy()
-    text, blocks, nodes, _ = scan(data, 0, len(data), count_tags(data, 0, len(data)), tables())
-    seen = callable_kernel(inputs.look)(text, blocks, nodes)
+    tags = count_tags(data, 0, len(data))
+    text, blocks, nodes, meta = scan(data, 0, len(data), tags, tables(), room(0))
+    seen = callable_kernel(inputs.look)(text, blocks, nodes, title_of(data, meta))
     result: tuple[np.ndarray, np.ndarray] = callable_kernel(net.judge)(blocks, nodes, seen, weights)
     return result
 
@@ -99,6 +101,19 @@ def test_posts_of_equal_shape_are_one_group_and_each_its_own_unit() -> None:
     value = {name: seen.rows[:, k] for k, name in enumerate(INPUTS)}
     assert value["ordinal of its unit"][posts].tolist() == [0, 0.25, 0.5, 0.75]
     assert value["being of its unit"][0] == 0  # a menu's links are no units
+
+
+@pytest.mark.parametrize("page", ["{}", "<div>{}</div>", "<body><p>{}", "<table><td>{}</table>"])
+@pytest.mark.parametrize("times", [1, 4, 20])
+def test_a_page_of_text_alone_is_its_text(page: str, times: int) -> None:
+    text = " ".join(["The mill turns by the river when the water is high."] * times)
+    assert main_text(page.format(text)) == text
+
+
+@pytest.mark.parametrize("name", ["cookie-consent", "popup-overlay"])
+def test_of_a_page_without_links_what_lies_over_it_stays_out(name: str) -> None:
+    text = " ".join(["The mill turns by the river when the water is high."] * 4)
+    assert main_text(f"<div>{text}</div><div class={name}>We use cookies to count you.") == text
 
 
 @settings(max_examples=60, deadline=None)

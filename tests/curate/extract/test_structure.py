@@ -7,8 +7,9 @@ import pyarrow as pa
 import pytest
 
 from curate.extract.blocks import look_at, main_texts, tables
+from curate.extract.links import room
 from curate.extract.net import fitted
-from curate.extract.render import render
+from curate.extract.render import Writing, render
 from curate.extract.scan import count_tags, scan
 from llmcurate.base.kernels import njit
 
@@ -21,7 +22,8 @@ def written(page: str, markdown: bool = True) -> str:
     """All blocks of a page, whatever the model thinks of them."""
     net = fitted()
     net = net._replace(out=np.zeros_like(net.out), out_bias=np.full(1, 30, np.float32))
-    text: str = main_texts(pa.array([page], pa.large_string()), markdown, net).text[0].as_py()
+    writing = Writing("markdown" if markdown else "text")
+    text: str = main_texts(pa.array([page], pa.large_string()), writing, net).text[0].as_py()
     return text
 
 
@@ -179,13 +181,14 @@ TABLE = (
 
 @njit(cache=True, nogil=True)
 def rendered(text, rows, nodes, keep):  # type: ignore[no-untyped-def]
-    return render(text, rows, nodes, keep, False)
+    return render(text, rows, nodes, keep, False, 0, text, rows)
 
 
 def kept(choices: list[int]) -> str:
     """TABLE, of whose cells the network would keep some."""
     data = np.frombuffer(TABLE.encode(), np.uint8).copy()
-    text, rows, nodes, _ = scan(data, 0, len(data), count_tags(data, 0, len(data)), tables())
+    tags = count_tags(data, 0, len(data))
+    text, rows, nodes, _ = scan(data, 0, len(data), tags, tables(), room(0))
     keep = np.zeros(len(rows), np.bool_)
     keep[choices] = True
     return bytes(rendered(text, rows, nodes, keep)).decode()

@@ -102,7 +102,7 @@ def test_a_fetched_file_is_an_input_of_a_run(web: Web, bench) -> None:
     web.put(ARCHIVE, data)
     cdxj(bench.folder / "rows.cdxj", rows)
     run_here("fetch", bench.folder / "rows.cdxj", "--base", web.url, "-o", bench.folder / "in")
-    bench.run([{"extract": {"format": "text"}}], bench.folder / "in")
+    bench.run([{"extract": {"output": "text"}}], bench.folder / "in")
     texts = sorted(row["text"] for row in bench.rows() + bench.rows(kind="rejected"))
     assert texts == [f"Page {n} of the mill." for n in range(3)]
 

@@ -12,7 +12,7 @@ from tests.curate.lab.formats.test_mediawiki import multistream
 from tests.curate.lab.formats.test_stackexchange import POSTS, dump, packed
 from tests.curate.lab.formats.test_wat import envelope, wat
 
-STEPS = [{"extract": {"format": "text"}}, {"document_length": {"unit": "chars", "min": 1}}]
+STEPS = [{"extract": {"output": "text"}}, {"document_length": {"unit": "chars", "min": 1}}]
 
 
 def fill(folder: Path) -> int:

@@ -19,8 +19,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curate.formats.column_types import fitted, joined, joined_type, json_texts, kind_of_type
+from curate.formats.columns import SameName
 from curate.formats.inputs import plan_inputs
-from curate.formats.parquet import SameName, read_schema
+from curate.formats.parquet import read_schema
 from curate.formats.read_settings import ReadSettings
 from curate.formats.reading import PartitionReader
 

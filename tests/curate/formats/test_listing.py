@@ -79,7 +79,7 @@ def test_what_may_not_be_read_is_passed_over_and_counted_where_that_is_asked_for
                 find_files([str(folder / "b")], skip_unreadable=True)
     finally:
         (folder / name).chmod(0o755)
-    assert [file.rel for file in listed.files] == ["a/x.jsonl"] and listed.unreadable == 1
+    assert [file.rel for file in listed.files] == ["a/x.jsonl"] and len(listed.unreadable) == 1
     assert listed.notices == [f"skipped {folder / name}: Permission denied"]
 
 
@@ -161,7 +161,8 @@ def test_a_folder_that_a_pattern_leads_into_and_that_may_not_be_read_is_not_pass
                 find_files([f"{folder}/{pattern}"], skip_unreadable=False)
             assert rels(f"{folder}/a*/*.jsonl") == ["x.jsonl"]
             if not pattern.startswith("b"):
-                assert find_files([f"{folder}/{pattern}"], skip_unreadable=True).unreadable == 1
+                listed = find_files([f"{folder}/{pattern}"], skip_unreadable=True)
+                assert listed.unreadable == {str(folder / "b"): "Permission denied"}
     finally:
         (folder / "b").chmod(0o755)
 

@@ -65,6 +65,34 @@ def test_broken_lines_are_corrupt_with_file_and_offset(bench):
     assert "JSON" in read.corrupt[0]["what"] and "list" in read.corrupt[1]["what"]
 
 
+BAD = "größer, weiß, für: \udcff, \udcfe\udcff, and a written \ufffd"
+FILES = {
+    "a.txt": (f"{BAD}\n", "utf-8", 3),
+    "a.csv": (f'id,text\n1,"fine"\n2,"{BAD}\n{BAD}"\n', "utf-8", 6),
+    "a.tsv": (f"id\ttext\n1\t{BAD}\n2\t{BAD}\n", "utf-8", 6),
+    "a.jsonl": (f'{{"text": "{BAD}"}}\n' * 2, "utf-8", 6),
+    "a.json": (f'[{{"text": "{BAD} \\ufffd"}},\n {{"text": "fine"}}]', "utf-8", 3),
+    "wide.csv": ("text\n" + ("half of a pair in a long line " * 9 + "\ud83d\n") * 9, "utf-16le", 9),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_with_replaced_bytes_has_one_line_on_them(tmp_path: Path, name: str) -> None:
+    text, encoding, replaced = FILES[name]
+    errors = "surrogateescape" if encoding == "utf-8" else "surrogatepass"
+    (tmp_path / name).write_bytes(text.encode(encoding, errors))
+    (place,) = Read(tmp_path / name).corrupt
+    assert place["what"].startswith(f"{replaced} replacement character")
+    assert place["what"].endswith(f"invalid in {encoding}")
+
+
+def test_replaced_bytes_of_parquet_are_counted(tmp_path: Path) -> None:
+    values = pa.array([b"fine", b"bad \xff", None, "\ufffd".encode()], pa.binary())
+    pq.write_table(pa.table({"text": values, "name": values}), tmp_path / "a.parquet")
+    (place,) = Read(tmp_path / "a.parquet").corrupt
+    assert place["what"].startswith("1 replacement character (U+FFFD)")
+
+
 def test_blank_lines_crlf_and_a_missing_last_newline_make_no_difference(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"text":"one"}\r\n\r\n  \n{"text":"two"}\n\n{"text":"three"}')
@@ -89,7 +117,9 @@ def test_what_is_no_unicode_becomes_the_replacement_character(tmp_path):
     read = Read(path)
     texts = ["half \ufffd", "whole \U0001f600", "bad \ufffd \u00e4", "escaped \x00", "raw \ufffd"]
     assert read.column("text") == texts
-    assert read.corrupt == []
+    (place,) = read.corrupt
+    lost = "3 replacement characters (U+FFFD) for bytes that are invalid in utf-8"
+    assert (place["file"], place["offset"], place["what"]) == (str(path), 0, lost)
 
 
 def test_bytes_in_are_those_of_utf8_whatever_the_format(bench):

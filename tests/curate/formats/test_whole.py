@@ -35,6 +35,4 @@ def test_invalid_bytes_are_counted_and_the_text_is_read(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(TEXT.encode() + b"\xff\xfe")
     found = events(tmp_path / "a.txt")
     assert [row.text for row in rows(found)] == [TEXT + "\ufffd\ufffd"]
-    assert corrupt(found) == [
-        "2 replacement characters (U+FFFD) for bytes that are invalid in utf-8"
-    ]
+    assert [row.replaced for row in rows(found)] == [{"utf-8": 2}]

@@ -76,9 +76,12 @@ def test_json_lines_after_tables_and_tables_after_json_lines(bench: Any) -> None
     assert extras == [None, '{"k": 1, "n": "one", "s": "ff"}', '{"n": [1]}']
 
 
-def test_a_table_with_two_columns_of_one_name_is_left_out_and_named(bench: Any) -> None:
+def test_a_table_that_no_plan_can_have_is_left_out_and_named(bench: Any) -> None:
     home = Home(bench, STEPS)
     (bench.folder / "in").mkdir()
+    (bench.folder / "in/c.csv").write_text("text,n,n\na,1,2\n", encoding="utf-8")
+    many = ["text", *(f"c{n}" for n in range(10_001))]
+    (bench.folder / "in/d.csv").write_text(",".join(many) + "\n", encoding="utf-8")
     twice = pa.table([["a"], [1], [2]], names=["text", "score", "score"])
     pq.write_table(twice, bench.folder / "in" / "a.parquet")
     pq.write_table(twice.select([0, 1]), bench.folder / "in" / "b.parquet")
@@ -86,3 +89,5 @@ def test_a_table_with_two_columns_of_one_name_is_left_out_and_named(bench: Any) 
         done = home.refresh(bench.folder / "in")
         assert done.inputs == inputs
         assert "a.parquet (its schema has the column 'score' twice)" in done.line()
+        assert "c.csv (its header has the column 'n' twice)" in done.line()
+        assert "d.csv (it makes 10,001 columns to carry along" in done.line()

@@ -271,9 +271,13 @@ def test_what_a_refresh_may_not_read_is_counted_in_its_record(bench):
     closed.chmod(0)
     try:
         with permissions_count():
+            left = bench.command("refresh", recipe, "in", "-o", "other")
+            alone = bench.command("refresh", recipe, closed, "-o", "other", "--quiet")
             done = bench.command("refresh", recipe, "in", "-o", "home", "--skip-unreadable")
     finally:
         closed.chmod(0o644)
+    assert left.returncode == 65 and f"{closed} (Permission denied)" in left.stdout
+    assert alone.returncode == 65 and f"{closed} (Permission denied)" in alone.stderr
     assert done.returncode == 0, done.stderr
     assert f"skipped {closed}: Permission denied" in done.stderr
     (run,) = (bench.folder / "home/runs").iterdir()

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from curate.corpus.manifests import manifest_path
-from curate.refresh import retention, run, snapshot
+from curate.refresh import run, snapshot
 from curate.refresh.state import State
 from llmcurate.base.errors import RunFailed
 from tests.curate.command_line import ROOT
@@ -85,7 +85,7 @@ def test_what_is_new_beside_an_unfinished_refresh_waits_for_the_next(bench, monk
         def dies(*args):
             raise Died
 
-        patch.setattr(retention, "tidy", dies)
+        patch.setattr(snapshot, "tidy", dies)
         home.refresh(b)
     with monkeypatch.context() as patch, pytest.raises(Died):
         patch.setattr(snapshot, "point_current_to", dies)

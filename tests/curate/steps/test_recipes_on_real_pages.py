@@ -14,7 +14,7 @@ import pytest
 import yaml
 from warcio.archiveiterator import ArchiveIterator
 
-from curate.demo.texts import load_articles
+from curate.demo.language import load_articles
 from curate.steps.shipped import names, text_of
 from tests.curate.conftest import Bench
 from tests.curate.onnx_models import onnx_model, write_model

@@ -156,7 +156,7 @@ def test_every_step_is_described_in_a_sentence(schema: dict[str, Any]) -> None:
 
 def test_the_package_exports_its_functions_lazily() -> None:
     import llmcurate
-    from curate.api.run import run_recipe
+    from curate.api.corpus import run_recipe
 
     assert llmcurate.run_recipe is run_recipe and llmcurate.load("c4").steps
     with pytest.raises(AttributeError, match="no attribute 'runs_recipe'"):

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from curate.demo.texts import load_articles
+from curate.demo.language import load_articles
 from curate.run.driver import carry_out
 from curate.run.records import Options
 from curate.steps.recipe import load

@@ -12,8 +12,7 @@ import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokenize_kit.card.figures import PIECE_BYTES, Sample
-from tokenize_kit.card.page import MOST_ROWS, code_span, table
+from tokenize_kit.card import MOST_ROWS, PIECE_BYTES, Sample, code_span, table
 from tokenize_kit.change.convert import convert
 from tokenize_kit.change.verify import pack_texts
 from tokenize_kit.judge.compare import compare

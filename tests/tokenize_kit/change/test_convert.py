@@ -17,7 +17,7 @@ from curate.cli.app import app
 from llmcurate.base.errors import LlmcurateError, UsageError
 from tests.parameters import drawn
 from tokenize_kit.change.convert import convert
-from tokenize_kit.change.source import open_source
+from tokenize_kit.change.original import open_source
 from tokenize_kit.change.verify import pack_texts
 from tokenize_kit.formats.forms import ByteBpe, CannotHold
 from tokenize_kit.formats.gguf import read_metadata

@@ -18,7 +18,7 @@ from tokenize_kit.judge.words import (
     count_words,
     letter_kinds,
 )
-from tokenize_kit.segment.dictionary import read_dictionary
+from tokenize_kit.segment import read_dictionary
 
 NONE, LETTER, SPACELESS, MARK = range(4)
 

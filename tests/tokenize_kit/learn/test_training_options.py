@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tokenizers import AddedToken, Tokenizer
 
 from llmcurate.base.errors import LlmcurateError
-from tokenize_kit.card.figures import PIECE_BYTES
+from tokenize_kit.card import PIECE_BYTES
 from tokenize_kit.encode.encoder import Encoder
 from tokenize_kit.formats.tokenizer_json import ORDER, from_letters, load_tokenizer
 from tokenize_kit.judge.compare import HARD_TEXTS

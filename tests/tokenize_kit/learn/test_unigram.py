@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from tests.tokenize_kit.learn.peers import SentencePieceLearner
 from tokenize_kit.encode.trie import make_alphabet, numbers_of
+from tokenize_kit.formats.forms import BYTE_PIECES
 from tokenize_kit.formats.tokenizer_json import load_tokenizer
 from tokenize_kit.learn import unigram_pieces
-from tokenize_kit.learn.bpe import BYTE_PIECES, choose_characters
+from tokenize_kit.learn.bpe import choose_characters
 from tokenize_kit.learn.training import train_tokenizer
 from tokenize_kit.learn.unigram import PRINTABLE_ASCII, UNKNOWN_PIECE
 from tokenize_kit.learn.unigram_em import (

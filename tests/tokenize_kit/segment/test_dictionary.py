@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from llmcurate.base.errors import LlmcurateError
 from tokenize_kit.formats.tokenizer_json import load_tokenizer
 from tokenize_kit.learn.training import train_tokenizer
-from tokenize_kit.segment.dictionary import read_dictionary
+from tokenize_kit.segment import read_dictionary
 
 WORDS = ["ภาษา", "ไทย", "ตา", "ตาก", "กลม", "ลม", "มา", "น้ำ", "ก", "ກາ", "ខ្មែរ", "မြန်မာ", "စာ"]
 

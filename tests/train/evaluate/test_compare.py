@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from curate.cli.app import invoke
-from curate.lab.compare.models import ModelComparison, variant_of
+from curate.lab.evaluate.models import ModelComparison, variant_of
 from llmcurate.base.errors import LlmcurateError, UsageError
 from train.config import TrainConfig
 from train.evaluate.compare import Budget, Variant, compare

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from train.generate.generate import Chooser, Sampling, Texts
+from train.generate import Chooser, Sampling, Texts
 from train.model.decoder import Decoder
 
 

@@ -11,7 +11,7 @@ from llmcurate.base.settings import change as changed
 from tests.train.generate.streams import continue_ids
 from tests.train.loop.small_runs import build
 from train.data.shards import load_tokenizer
-from train.generate.generate import GREEDY, Chooser, Sampling, Texts, complete, endless
+from train.generate import GREEDY, Chooser, Sampling, Texts, complete, endless
 from train.model.attention_settings import Grouped
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder

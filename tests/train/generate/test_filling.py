@@ -11,7 +11,7 @@ import torch
 from llmcurate.base.errors import LlmcurateError
 from llmcurate.base.settings import change
 from tests.train.data.feed_settings import MODEL
-from train.generate.generate import Chooser, Filling, Sampling, fill, gibbs, mask_predict
+from train.generate import Chooser, Filling, Sampling, fill, gibbs, mask_predict
 from train.model.decoder import Decoder
 
 MASK = 9

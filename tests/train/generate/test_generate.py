@@ -12,7 +12,7 @@ from tests.train.data.feed_settings import TWO_LAYERS
 from tests.train.generate.streams import continue_ids
 from tests.train.loop.small_runs import seal_again
 from train.config import TrainConfig
-from train.generate.generate import generate, load
+from train.generate import generate, load
 from train.loop.pretrain import pretrain
 from train.model.decoder import Decoder
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from llmcurate.base.errors import LlmcurateError
-from train.generate.generate import GREEDY, Chooser, Sampling, penalise, probabilities
+from train.generate import GREEDY, Chooser, Sampling, penalise, probabilities
 
 LOGITS = st.lists(st.integers(-40, 40).map(lambda n: n / 8), min_size=1, max_size=12)
 

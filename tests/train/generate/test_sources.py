@@ -9,7 +9,7 @@ from llmcurate.base.errors import LlmcurateError
 from tests.train.hf.test_encoder_decoders import CASES, spread
 from tests.train.loop.small_runs import trained
 from train.data.shards import load_tokenizer
-from train.generate.generate import GREEDY, Chooser, Sampling, Texts, complete
+from train.generate import GREEDY, Chooser, Sampling, Texts, complete
 from train.hf.export import export
 
 SOURCES = [[5], [7, 8, 9, 10, 11, 12], [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9]]

@@ -9,7 +9,7 @@ import torch
 
 from curate.cli.app import invoke
 from tests.train.loop.small_runs import build, trained
-from train.generate.generate import load
+from train.generate import load
 from train.model.presets import preset
 
 

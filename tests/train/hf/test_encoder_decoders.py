@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 from llmcurate.base.errors import LlmcurateError
 from llmcurate.base.settings import change
 from tests.train.loop.small_runs import build, trained
-from train.generate.generate import load as load_run
+from train.generate import load as load_run
 from train.hf.export import export
 from train.hf.families import family_of
 from train.hf.load import import_model, load

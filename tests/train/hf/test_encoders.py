@@ -8,7 +8,7 @@ import torch
 from llmcurate.base.errors import LlmcurateError
 from llmcurate.base.settings import change, from_dict, unflat
 from tests.train.loop.small_runs import build, trained
-from train.generate.generate import load as load_run
+from train.generate import load as load_run
 from train.hf.export import config_json, export
 from train.hf.families import FAMILIES, family_of
 from train.hf.load import import_model

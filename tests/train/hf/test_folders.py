@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from llmcurate.base.errors import LlmcurateError
 from llmcurate.base.settings import change as changed
 from tests.train.loop.small_runs import build, seal_again, trained
-from train.generate.generate import load as load_run
+from train.generate import load as load_run
 from train.hf.export import export
 from train.hf.families import FAMILIES, family_of, obstacles
 from train.hf.family import our_shapes

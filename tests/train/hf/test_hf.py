@@ -10,7 +10,7 @@ from llmcurate.base.errors import LlmcurateError
 from llmcurate.base.settings import change as changed
 from tests.train.generate.streams import continue_ids
 from tests.train.loop.small_runs import build, trained
-from train.generate.generate import load as load_run
+from train.generate import load as load_run
 from train.hf.export import export
 from train.hf.families import family_of
 from train.hf.load import import_model

@@ -13,7 +13,7 @@ from llmcurate.base.settings import change
 from tests.train.loop.small_runs import build, trained
 from tokenize_kit.learn.training import train_tokenizer
 from train.data.shards import load_tokenizer
-from train.generate.generate import load
+from train.generate import load
 from train.hf.load import load as weights_in
 from train.hf.load import transplant
 from train.model.presets import preset

@@ -18,7 +18,7 @@ from tests.train.loop.processes import at_hand, lines, marked, together, train_t
 from tests.train.loop.split_models import facts
 from train.config import Stage, TrainConfig
 from train.data.shards import read_shards
-from train.generate.generate import generate
+from train.generate import generate
 from train.hf.export import export
 from train.hf.load import load
 from train.loop.distributed import Ranks, parts_of, ranks

@@ -16,7 +16,7 @@ from tests.train.loop.small_runs import build, trained
 from tests.train.loop.test_start import weights
 from tests.train.model.variants import SHAPE
 from train.config import TrainConfig
-from train.lab.model.later_tokens import ahead
+from train.lab.model.heads import ahead
 from train.loop.distributed import check_split
 from train.loop.pretrain import pretrain
 from train.loop.start import make_plan, take_over

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from llmcurate.base.errors import LlmcurateError
 from tests.train.data.feed_settings import TWO_LAYERS
 from train.config import TrainConfig
-from train.generate.generate import load
+from train.generate import load
 from train.loop.pretrain import pretrain
 from train.measure.describe import peak, peak_of
 from train.model.decoder import Decoder

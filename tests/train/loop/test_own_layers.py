@@ -11,7 +11,7 @@ import torch
 from curate.cli.app import invoke
 from llmcurate.base.errors import LlmcurateError
 from train.config import TrainConfig
-from train.generate.generate import load
+from train.generate import load
 from train.loop.pretrain import pretrain
 from train.model import plugin_settings as code
 

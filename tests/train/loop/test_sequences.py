@@ -10,7 +10,7 @@ import torch
 from llmcurate.base.errors import LlmcurateError
 from tests.train.loop.processes import lines, train_together
 from train.config import TrainConfig
-from train.generate.generate import GREEDY, complete, load
+from train.generate import GREEDY, complete, load
 from train.loop.distributed import check_split
 from train.loop.pretrain import pretrain
 from train.model.attention_settings import Grouped

@@ -10,7 +10,6 @@ import torch
 from llmcurate.base.errors import LlmcurateError
 from llmcurate.base.settings import change as changed
 from tests.train.model.variants import SHAPE, VARIANTS
-from train.model.config import gated_width
 from train.model.decoder import Decoder
 
 
@@ -219,12 +218,6 @@ def test_flex_is_refused_where_it_has_no_gradients():
     model = build({}, attention="flex").train()
     with pytest.raises(LlmcurateError, match="flex does not support gradients on the device cpu"):
         model(tokens_of())
-
-
-def test_a_gated_mlp_costs_what_a_plain_one_does():
-    assert gated_width(4096) == 11_008
-    assert gated_width(5120) == 13_824
-    assert gated_width(300, multiple=1) == 800
 
 
 def test_dropout_is_off_outside_training_and_follows_the_seed():

@@ -500,7 +500,7 @@ class Experts(nn.Module):
         if self.router is not None:
             self.router.rebalance(loads)
 
-    def share(self, mesh: DeviceMesh) -> set[nn.Parameter]:
+    def divide_experts(self, mesh: DeviceMesh) -> set[nn.Parameter]:
         """Give each process of ``mesh`` some of the experts, before there is memory for weights;
         return their matrices.
         """

@@ -54,10 +54,9 @@ class Noise(ABC):
         return ()
 
     @staticmethod
-    @abstractmethod
     def lengths(settings: Any, length: Ints) -> tuple[Ints, Ints]:
         """The most tokens of source and target of texts of so many."""
-        ...
+        return length, length
 
     @abstractmethod
     def corrupt(self, text: Ints, draw: Draw) -> tuple[Ints, Ints]:
@@ -200,10 +199,6 @@ class MaskNoise(Noise):
     def needs(settings: BertStyle, length: int) -> tuple[str, ...]:
         return ("mask",)
 
-    @staticmethod
-    def lengths(settings: BertStyle, length: Ints) -> tuple[Ints, Ints]:
-        return length, length
-
     def corrupt(self, text: Ints, draw: Draw) -> tuple[Ints, Ints]:
         length, plain = len(text), self.tokens.plain
         count = int(hidden_of(self.settings.rate, np.array(length)))
@@ -231,20 +226,12 @@ class DropNoise(Noise):
 class ShuffleNoise(Noise):
     """Deshuffling (Raffel et al. 2020, 3.3.1)."""
 
-    @staticmethod
-    def lengths(settings: Any, length: Ints) -> tuple[Ints, Ints]:
-        return length, length
-
     def corrupt(self, text: Ints, draw: Draw) -> tuple[Ints, Ints]:
         return same(text)[np.argsort(draw(len(text), 0), kind="stable")], same(text)
 
 
 class CutNoise(Noise):
     """A beginning, and the rest, of which there is a token at least (Raffel et al. 2020, 3.2.1)."""
-
-    @staticmethod
-    def lengths(settings: Any, length: Ints) -> tuple[Ints, Ints]:
-        return length, length
 
     def corrupt(self, text: Ints, draw: Draw) -> tuple[Ints, Ints]:
         cut = int(draw(1, 0)[0] * len(text))  # 0 to one less than all
@@ -270,10 +257,6 @@ class BartNoise(Noise):
     @staticmethod
     def needs(settings: Bart, length: int) -> tuple[str, ...]:
         return ("mask",) if {"masking", "infilling"} & set(settings.noises) else ()
-
-    @staticmethod
-    def lengths(settings: Bart, length: Ints) -> tuple[Ints, Ints]:
-        return length, length
 
     def corrupt(self, text: Ints, draw: Draw) -> tuple[Ints, Ints]:
         self.text, source = text, same(text)

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from curate.engines.local import LocalEngine
-from curate.inspect.forecast.figures import package_table, run_figures
-from curate.inspect.forecast.forecast import Prices, forecast
+from curate.inspect.forecast.forecast import Prices, forecast, package_table, run_figures
 from curate.inspect.report import page
 from curate.run import plan
 

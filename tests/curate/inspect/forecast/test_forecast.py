@@ -10,16 +10,19 @@ import pytest
 
 from curate.formats.inputs import InputPlan, Slice
 from curate.formats.listing import InputFile
-from curate.inspect.forecast.figures import (
+from curate.inspect.forecast.forecast import (
     DedupFigures,
     Figures,
     Growth,
+    Prices,
     find_figures,
+    forecast,
     package_table,
+    parse_prices,
     read_figures,
     run_figures,
+    text,
 )
-from curate.inspect.forecast.forecast import Prices, forecast, parse_prices, text
 from curate.run.plan import plan_run
 from curate.steps.recipe import parse
 from llmcurate.base.errors import UsageError

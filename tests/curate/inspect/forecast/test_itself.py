@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from curate.inspect.forecast.figures import package_table, read_figures
-from curate.inspect.forecast.forecast import Prices, forecast
+from curate.inspect.forecast.forecast import Prices, forecast, package_table, read_figures
 from curate.run.plan import make_plan
 from curate.steps.recipe import load
 

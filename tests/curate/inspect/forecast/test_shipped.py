@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from curate.formats.inputs import InputPlan
-from curate.inspect.forecast.figures import find_figures, package_table
-from curate.inspect.forecast.forecast import Prices, forecast
+from curate.inspect.forecast.forecast import Prices, find_figures, forecast, package_table
 from curate.run.plan import plan_run
 from curate.steps.recipe import load
 from tests.curate.command_line import run_here

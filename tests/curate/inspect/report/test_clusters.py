@@ -11,9 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from curate.inspect.browse.pages import listed
-from curate.inspect.report import clusters
-from curate.inspect.report.clusters import browse
-from curate.inspect.report.duplicates import SIZES
+from curate.inspect.report import duplicates as clusters
+from curate.inspect.report.duplicates import SIZES, browse
 from curate.inspect.report.page import by_count, size_range
 from llmcurate.base.errors import UsageError
 

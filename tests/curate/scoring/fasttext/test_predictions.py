@@ -88,7 +88,7 @@ def test_labels_do_not_depend_on_what_was_asked_before(trained: Callable[..., Pa
 
 
 def test_a_full_memory_of_words_changes_nothing(trained: Callable[..., Path]) -> None:
-    from curate.scoring.fasttext.hidden import memory
+    from curate.scoring.fasttext.classifier import memory
 
     path = trained("softmax")
     wide, narrow = Classifier(path), Classifier(path)

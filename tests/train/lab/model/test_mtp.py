@@ -15,10 +15,10 @@ from tests.train.data.feed_settings import MODEL, PLAIN
 from tests.train.loop.small_runs import build, trained
 from tests.train.model.variants import LATENT, SHAPE
 from train.config import TrainConfig
-from train.generate.generate import load as load_run
+from train.generate import load as load_run
 from train.hf.export import export
 from train.hf.load import import_model
-from train.lab.model.later_tokens import ahead
+from train.lab.model.heads import ahead
 from train.loop.pretrain import pretrain
 from train.loop.training_step import rebalance
 from train.measure.accounting import (

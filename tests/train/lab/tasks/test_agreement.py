@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from train.lab.tasks.task_scores import (
+from train.lab.tasks.predict import (
     accuracy,
     answer_f1,
     entities,

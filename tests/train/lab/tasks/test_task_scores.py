@@ -15,7 +15,7 @@ from llmcurate.base.settings import change
 from tests.train.conftest import WORDS, sentences
 from tests.train.loop.test_encoders import small
 from train.config import TrainConfig
-from train.generate.generate import generate
+from train.generate import generate
 from train.hf.family import our_shapes
 from train.lab.tasks.labelled import read_samples, split
 from train.loop.pretrain import pretrain

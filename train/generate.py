@@ -1,4 +1,4 @@
-"""Continue texts with a trained model, or fill masks in them."""
+"""Text continued by a trained model."""
 
 from __future__ import annotations
 

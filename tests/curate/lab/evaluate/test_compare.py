@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from curate.lab.compare.compare import Comparison, compare, recipe_of, recipes_of
+from curate.lab.evaluate.comparison import Comparison, compare, recipe_of, recipes_of
 from curate.run.driver import run_planned
 from curate.run.plan import make_plan
 from curate.run.records import Options

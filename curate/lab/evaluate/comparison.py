@@ -278,11 +278,9 @@ def compare(
     check_folder(out)
     count = _counter(tokenizer)
     runs: list[Measured] = []
-    for method, recipe in recipes.items():
+    for method in recipes:
         say(f"method {method}", quiet)
-        labels = ("read", *(step.label for step in recipe.steps))
-        chosen = tuple(s for s in sets if s.partition("=")[0].strip().partition(".")[0] in labels)
-        runs.append(measure(method, inputs, chosen, folder_of(out, method), workers, quiet))
+        runs.append(measure(method, inputs, sets, folder_of(out, method), workers, quiet))
         if runs[-1].failed:
             say(f"{method}: {runs[-1].failed}", quiet)
     whole = [run for run in runs if not run.failed]
@@ -313,7 +311,7 @@ def _row(run: Measured, count: Any) -> Row:
         run.method,
         run.kept,
         size,
-        count(_texts(run.out / "corpus"), size),
+        count(_texts(part_files(run.out / "corpus")), size),
         _share(run.documents - run.kept, run.documents),
         _share(run.bytes - size, run.bytes),
         run.seconds,
@@ -328,8 +326,8 @@ def _share(part: int, whole: int) -> float:
     return round(part / whole, 6) if whole else 0.0
 
 
-def _texts(folder: Path) -> Iterator[list[str]]:
-    for path in part_files(folder):
+def _texts(paths: Iterable[Path]) -> Iterator[list[str]]:
+    for path in paths:
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(ROWS, columns=["text"], use_threads=False):
                 yield [t or "" for t in batch["text"].to_pylist()]
@@ -342,10 +340,7 @@ def _input_texts(out: Path) -> Iterator[list[str]]:
 
     record = read_record(out)
     folder = stage_folder(out, record["stages"][0]["folder"])
-    for part in range(record["partitions"]):
-        with pq.ParquetFile(part_path(folder, part, "kept")) as file:
-            for batch in file.iter_batches(ROWS, columns=["text"], use_threads=False):
-                yield [t or "" for t in batch["text"].to_pylist()]
+    return _texts(part_path(folder, part, "kept") for part in range(record["partitions"]))
 
 
 def _counter(tokenizer: Path | None) -> Any:

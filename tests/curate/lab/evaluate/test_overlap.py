@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.documents.edits import EDIT
-from curate.lab.compare.compare import overlap
+from curate.lab.evaluate.comparison import overlap
 from llmcurate.base.messages import json_values
 
 

@@ -1,0 +1,66 @@
+"""Links in Markdown: `[text](absolute url)`, in the blocks that are written."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from typing import Any
+from urllib.parse import quote, urljoin, urlsplit
+
+import numpy as np
+
+from curate.extract.tags import END, HREF, LINK_COLUMNS, N_PRE, NODE, START
+
+MAX_URL = 2000  # characters; longer ones are no links, so that time stays linear in the page
+_BASE = re.compile(rb"<base\b[^<>]*?\bhref\s*=\s*[\"']?([^\s\"'<>]+)", re.I)
+_BASE_WITHIN = 1 << 16  # bytes of a page
+_UNSAFE = re.compile(r"[\s\x00-\x1f()<>\[\]|\\`]")  # would end a link or a cell of Markdown
+
+
+def room(tags: int) -> np.ndarray:
+    """Room for the scanner to note the links of a page of so many tags."""
+    return np.zeros((tags, LINK_COLUMNS), np.int64)
+
+
+def absolute(href: str, base: str) -> str | None:
+    """The http URL that an `href` on a page of URL `base` leads to, fit for Markdown; None for a
+    place on the same page, another scheme, and what is no URL."""
+    href = re.sub(r"[\t\n\r]", "", unescape(href)).strip()  # URL Standard, 4.4
+    try:
+        url = urljoin(base, href)
+        parts = urlsplit(url)
+        if not href or href[0] == "#" or parts.scheme not in ("http", "https") or not parts.netloc:
+            return None
+    except ValueError:  # such as http://[
+        return None
+    return _UNSAFE.sub(lambda c: quote(c[0]), url) if len(url) <= MAX_URL else None
+
+
+def with_links(
+    text: Any, blocks: Any, nodes: Any, links: Any, page: Any, start: int, url: str
+) -> tuple[np.ndarray, Any]:
+    """(text: uint8[], blocks) as they are written, with their links, but in code. links: the
+    scanner's; page: uint8[], which begins at `start` of its data, and its URL. Of a link around
+    several blocks the first has it."""
+    raw, shown, written = text.tobytes(), blocks.copy(), bytearray()
+    if found := _BASE.search(page[:_BASE_WITHIN].tobytes()):
+        url = absolute(found[1].decode("utf-8", "replace"), url) or url
+    rows = links[links[:, END] > links[:, START]].tolist()
+    k = 0
+    for i, (at, end, node) in enumerate(blocks[:, [START, END, NODE]].tolist()):
+        shown[i, START] = len(written)
+        while k < len(rows) and rows[k][START] < end:
+            row = rows[k]
+            k += 1
+            first = max(at, row[START])
+            label = raw[first : min(end, row[END])]
+            href = page[row[HREF] - start : row[HREF + 1] - start].tobytes()
+            target = absolute(href.decode("utf-8", "replace"), url)
+            if target and (name := label.strip()) and not nodes[node, N_PRE]:
+                first += label.index(name)
+                written += raw[at:first] + b"[" + re.sub(rb"[\[\]]", rb"\\\g<0>", name)
+                written += b"](" + target.encode("utf-8", "replace") + b")"
+                at = first + len(name)
+        written += raw[at:end]
+        shown[i, END] = len(written)
+    return np.frombuffer(written, np.uint8), shown

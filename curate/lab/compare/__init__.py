@@ -1,1 +1,0 @@
-"""Dedup methods compared on one corpus."""

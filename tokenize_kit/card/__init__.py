@@ -1,1 +1,0 @@
-"""Cards of tokenizers: figures on a sample, and a page to read."""

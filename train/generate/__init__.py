@@ -1,1 +1,0 @@
-"""Text continued by a trained model."""
