@@ -80,7 +80,8 @@ def make(out: Path, documents_: int) -> None:
     for writer in writers:
         writer.close()
     (out / "recipe.yaml").write_text(yaml.safe_dump(recipe.resolved(), sort_keys=False))
-    record = {"recipe": "bench", "stages": [{"steps": STEPS}], "products": [], "totals": {}}
+    stage = {"folder": "documents", "steps": STEPS}
+    record = {"recipe": "bench", "stages": [stage], "products": [], "totals": {}}
     (out / "run.json").write_text(json.dumps(record))
 
 
