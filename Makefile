@@ -12,7 +12,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Where it is set, every process would compile every module it imports anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: install demo test test-slow fuzz golden mutants lint reference docs run-docs bench bench-smoke resolve wheel clean
+.PHONY: install demo test test-core test-slow fuzz golden mutants lint reference docs run-docs bench bench-smoke resolve wheel clean
 
 # The demo needs half of what tests and documentation do; where these are there, nothing is added.
 $(VENV)/.demo: EXTRAS := train,verify
@@ -40,6 +40,10 @@ demo: $(if $(wildcard $(VENV)/.installed),install,$(VENV)/.demo)
 # tests, the one that takes longest would begin last.
 test: install
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not slow"
+
+# Core's tests in a copy without the lab. make test-core SLICE=N runs one of ten parts.
+test-core: install
+	$(BIN)/python scripts/core_tests.py $(if $(SLICE),--slice $(SLICE))
 
 # The longest ones, which the others stand for in small, and all examples of property tests: minutes more.
 test-slow: install
@@ -70,7 +74,7 @@ lint: install
 	$(BIN)/mypy -n 2
 	$(BIN)/lint-imports
 
-# The schema of recipes and docs/reference.md, from the fields of settings.
+# The schema of recipes and docs/reference, from the fields of settings.
 reference: install
 	$(BIN)/python -m curate.cli.reference
 

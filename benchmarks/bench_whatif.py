@@ -129,7 +129,7 @@ def main() -> int:
     first, median = seconds[0], statistics.median(seconds[1:])
     print(
         f"{result['documents']:,} documents, {len(result['rules'])} rules: kept"
-        f" {result['before']['documents']:,}, now {result['after']['least']['documents']:,}"
+        f" {result['before']['documents']:,}, now {result['after']['estimate']['documents']:,}"
     )
     print(f"first call (reads the texts' lengths): {first:.2f} s, of a core {core[0]:.2f} s")
     print(

@@ -67,7 +67,7 @@ def plant(out: Path) -> list[str]:
         write(out / f"{source}.jsonl", kept)
         arguments.append(f"{source}={out / source}.jsonl")
     write(out / "planted.jsonl", planted)
-    return [*arguments, "--eval", f"planted={out / 'planted.jsonl'}"]
+    return [*arguments, "--on", f"planted={out / 'planted.jsonl'}"]
 
 
 def planted_shares(out: Path) -> dict[str, float]:

@@ -15,10 +15,11 @@ project = "llmcurate"
 author = "The llmcurate authors"
 version = release = __version__
 
-extensions = ["myst_nb", "sphinx.ext.autodoc"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx_copybutton"]
 exclude_patterns = ["_static"]
 nitpicky = True
 highlight_language = "none"  # of blocks that name no language: commands and what they print
+myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4  # links of the form page.md#heading, as GitHub makes them
 nb_execution_mode = "off"  # outputs are those in the files; tests/docs runs the notebooks
 nitpick_ignore_regex = [("py:.*", ".*")]  # types in signatures have no page of their own

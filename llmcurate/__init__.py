@@ -22,27 +22,30 @@ TYPE_CHECKING = False  # typing is not imported before `watch` looks
 if TYPE_CHECKING:
     from typing import Any
 
+    from curate.api import steps
     from curate.api.corpus import Corpus, run_recipe
     from curate.api.result import Result
-    from curate.steps.recipe import load
+    from curate.steps.recipe import load as load_recipe
 
 with suppress(FileNotFoundError):  # the working folder is gone
     start.watch()
 
-__all__ = ["Corpus", "Result", "__version__", "load", "run_recipe"]
+__all__ = ["Corpus", "Result", "__version__", "load_recipe", "run_recipe", "steps"]
 _PLACES = {
-    "Corpus": "curate.api.corpus",
-    "Result": "curate.api.result",
-    "load": "curate.steps.recipe",
-    "run_recipe": "curate.api.corpus",
+    "Corpus": ("curate.api.corpus", "Corpus"),
+    "Result": ("curate.api.result", "Result"),
+    "load_recipe": ("curate.steps.recipe", "load"),
+    "run_recipe": ("curate.api.corpus", "run_recipe"),
+    "steps": ("curate.api.steps", ""),
 }
 
 
 def __getattr__(name: str) -> Any:
     """The names that are imported when they are first used."""
-    if name in _PLACES:
-        return getattr(import_module(_PLACES[name]), name)
-    raise AttributeError(f"module 'llmcurate' has no attribute {name!r}")
+    if name not in _PLACES:
+        raise AttributeError(f"module 'llmcurate' has no attribute {name!r}")
+    place, inner = _PLACES[name]
+    return getattr(import_module(place), inner) if inner else import_module(place)
 
 
 def __dir__() -> list[str]:

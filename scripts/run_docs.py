@@ -101,7 +101,8 @@ def text_of(outputs: list[Any]) -> str:
 
 def executed(notebook: str, folder: Path) -> str:
     """The notebook with the outputs of its cells, none of which may fail. Outputs that differ from
-    those before in seconds and memory alone stay as they are."""
+    those before in seconds and memory alone stay as they are. HTML that links into the folder goes:
+    nobody else has the folder, and the text beside it says the same."""
     import nbformat
     from nbclient import NotebookClient
 
@@ -112,6 +113,9 @@ def executed(notebook: str, folder: Path) -> str:
     client.extra_arguments = ["--log-level=ERROR"]
     client.execute()
     for before, after in zip(old.cells, new.cells, strict=True):
+        for data in (output.get("data", {}) for output in after.get("outputs", ())):
+            if str(folder.resolve()) in data.get("text/html", ""):
+                del data["text/html"]
         if after.cell_type == "code" and same(text_of(before.outputs), text_of(after.outputs)):
             after.outputs = before.outputs
     new.metadata = old.metadata

@@ -28,6 +28,9 @@ for _name in ("OMP_NUM_THREADS", "RAYON_NUM_THREADS"):
 if _kernels := kernels_folder():
     os.environ["NUMBA_CACHE_DIR"] = str(_kernels)
 
+# Tables that tests read have room for what is in them; those of test_width have less.
+os.environ["COLUMNS"] = "200"
+
 # No test asks the network for lists that recipes name; those of fetching have servers of their own.
 os.environ.setdefault("LLMCURATE_OFFLINE", "1")
 

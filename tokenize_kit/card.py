@@ -25,8 +25,9 @@ import xxhash
 from llmcurate.base.disk.files import write_atomic
 from llmcurate.base.disk.sealed_json import encode_json
 from llmcurate.base.disk.units import counted
+from llmcurate.base.pages.html import own_script, render
 from tokenize_kit.encode.parts import pack
-from tokenize_kit.judge.candidate import open_candidate
+from tokenize_kit.judge.candidate import open_candidate, token_bytes
 from tokenize_kit.judge.tally import NumberCut, Tally, Texts
 from tokenize_kit.judge.words import Segmentation
 from tokenize_kit.segment import Dictionary
@@ -128,11 +129,26 @@ class Measured:
     first_lost: str | None
 
 
-def measure(file: Path, sample: Sample, on: str, dictionary: Dictionary | None = None) -> Measured:
-    """The figures of a tokenizer's file; ratios have six digits. dictionary: of words of scripts
-    without spaces."""
+@dataclass(frozen=True)
+class Shown:
+    """What the page of a card shows of a tokenizer. texts: the beginnings of some texts as their
+    tokens; vocabulary: the bytes that each token stands for, by its id."""
+
+    texts: list[list[bytes]]
+    vocabulary: dict[int, bytes]
+
+
+def measure(
+    file: Path, sample: Sample, on: str, dictionary: Dictionary | None = None
+) -> tuple[Measured, Shown]:
+    """The figures of a tokenizer's file, in which ratios have six digits, and what its page shows.
+    dictionary: of words of scripts without spaces."""
     tally = Tally(open_candidate(file))
-    tally.add(Texts.of(*sample.buffers(), Segmentation(dictionary)))
+    data, offsets = sample.buffers()
+    starts, ends = tally.add(Texts.of(data, offsets, Segmentation(dictionary)))
+    shown = Shown(
+        _beginnings(data, offsets, starts, ends), token_bytes(tally.candidate, tally.vocabulary)
+    )
     figures = tally.result()
     spelled, lost = sorted(tally.candidate.byte_ids), figures["first_lost"]
     figures["byte_share"] = (
@@ -142,7 +158,19 @@ def measure(file: Path, sample: Sample, on: str, dictionary: Dictionary | None =
     values = {field.name: figures[field.name] for field in fields(Measured)[2:]}
     values["numbers"] = [NumberCut(**row) for row in values["numbers"]]
     ratios = {k: round(float(v), 6) for k, v in values.items() if isinstance(v, float)}
-    return Measured(on, sample.seed, **(values | ratios))
+    return Measured(on, sample.seed, **(values | ratios)), shown
+
+
+def _beginnings(
+    data: np.ndarray, offsets: np.ndarray, starts: np.ndarray, ends: np.ndarray
+) -> list[list[bytes]]:
+    """The tokens of the first SHOWN_BYTES of each of the first SHOWN_TEXTS texts."""
+    texts = []
+    for first, last in pairwise(offsets[: SHOWN_TEXTS + 1].tolist()):
+        inside = (starts >= first) & (ends <= min(last, first + SHOWN_BYTES)) & (starts < ends)
+        spans = zip(starts[inside].tolist(), ends[inside].tolist(), strict=True)
+        texts.append([data[a:z].tobytes() for a, z in spans])
+    return texts
 
 
 def code_span(text: str) -> str:
@@ -156,6 +184,16 @@ def code_span(text: str) -> str:
     return f"{fence}{space}{shown}{space}{fence}"
 
 
+def _token_text(raw: bytes) -> str:
+    """A token as a page shows it on one line: blanks, tabs and line ends as signs, bytes that are
+    no whole character in hexadecimal."""
+    text = raw.decode("utf-8", "surrogateescape").translate(_SIGNS)
+    return re.sub("[\udc80-\udcff]", lambda byte: f"<{ord(byte[0]) - 0xDC00:02X}>", text)
+
+
+_SIGNS = str.maketrans({" ": "␣", "\n": "↵", "\t": "→"})
+
+
 def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     """Cells are Markdown; a bar in one, in code as well, would end it."""
     lines = [head, tuple("---" for _ in head), *rows]
@@ -165,11 +203,11 @@ def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 # key of `measured`, title, how it is written
 _FIGURES = (
-    ("bytes_a_token", "bytes a token", "{:.3f}"),
-    ("characters_a_token", "characters a token", "{:.3f}"),
-    ("fertility", "tokens a word (fertility)", "{:.3f}"),
+    ("bytes_a_token", "bytes per token", "{:.3f}"),
+    ("characters_a_token", "characters per token", "{:.3f}"),
+    ("fertility", "tokens per word (fertility)", "{:.3f}"),
     ("whole_share", "words kept whole", "{:.2%}"),
-    ("tokens_a_letter", "tokens a letter, scripts without spaces", "{:.3f}"),
+    ("tokens_a_letter", "tokens per letter, scripts without spaces", "{:.3f}"),
     ("boundary_f1", "boundaries of words kept (F1)", "{:.3f}"),
     ("cluster_cut_share", "tokens that cut a grapheme", "{:.2%}"),
     ("only_marks_share", "tokens of marks or vowels alone", "{:.2%}"),
@@ -183,6 +221,7 @@ _FIGURES = (
 )
 
 
+SHOWN_TEXTS, SHOWN_BYTES = 8, 400  # on the page
 MOST_ROWS = 50  # of a table whose length the corpus or the vocabulary decides
 
 
@@ -213,9 +252,11 @@ class Card:
         values = asdict(self).items()
         return {name: v for name, v in values if v is not None or name not in left_out}
 
-    def write(self, file: Path) -> None:
-        """Writes the card as JSON, behind the page of the same name (.md)."""
+    def write(self, file: Path, shown: Shown | None = None) -> None:
+        """Writes the card as JSON, after its page in Markdown and, with what it shows, in HTML."""
         write_atomic(file.with_suffix(".md"), self.page(file.name).encode("utf-8", "replace"))
+        if shown is not None:
+            write_atomic(file.with_name("card.html"), self.html(shown).encode())
         write_atomic(file, encode_json(self.json()))
 
     def _get(self, name: str) -> Any:
@@ -239,13 +280,35 @@ class Card:
         ]
         return "\n\n".join(part for part in parts if part) + "\n"
 
+    def html(self, shown: Shown) -> str:
+        """The card as a page: figures, texts in their tokens, long tokens, a search."""
+        sentence, figures = self.figure_rows()
+        texts = {n: _token_text(raw) for n, raw in shown.vocabulary.items()}
+        longest = sorted(shown.vocabulary, key=lambda n: (-len(shown.vocabulary[n]), n))
+        script, policy = own_script("tokenizer_card.js")
+        return render(
+            "tokenizer_card.html",
+            card=self,
+            warnings=self._get("warnings") or [],
+            figures=figures,
+            measured=sentence,
+            origin=[(title, str(value)) for title, value in self.origin_rows()],
+            texts=[[_token_text(raw) for raw in text] for text in shown.texts if text],
+            longest=[(n, texts[n], len(shown.vocabulary[n])) for n in longest[:MOST_ROWS]],
+            vocabulary=[f"{n}\t{text}" for n, text in sorted(texts.items())],
+            script=script,
+            policy=policy,
+        )
+
     def figure_rows(self) -> tuple[str, list[tuple[str, str]]]:
         """(on what they were measured, (title, value) of each)."""
         figures: Measured | None = self._get("measured")
         rows = []
         if self._get("bytes_a_token_before"):
             for when in ("before", "after"):
-                rows.append((f"bytes a token {when}", f"{self._get(f'bytes_a_token_{when}'):.3f}"))
+                rows.append(
+                    (f"bytes per token {when}", f"{self._get(f'bytes_a_token_{when}'):.3f}")
+                )
         if not figures:
             return "", rows
         sentence = f"Measured on {figures.on}, drawn by a hash with seed {figures.seed}:"

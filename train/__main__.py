@@ -15,9 +15,8 @@ from typing import Any
 
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import LlmcurateError, UsageError
-from llmcurate.base.messages import json_values
 from llmcurate.base.settings import from_dict, unflat
-from llmcurate.base.terminal import echo, one_line, tell
+from llmcurate.base.terminal import answer, echo, say
 from train.config import TrainConfig
 from train.model.plugin_settings import TRUST_CODE
 
@@ -60,7 +59,7 @@ def main() -> int:
             )
             if first_process():
                 text = "\n".join(figures.lines(asked.model))
-                echo(json.dumps(json_values(figures)) if asked.json else text)
+                answer(figures, text, asked.json)
             return 0
         summary = pretrain(
             shards,
@@ -69,13 +68,13 @@ def main() -> int:
             changes=changes,
             train=config,
             on_progress=_print if asked.json else _say,
-            on_notice=(lambda line: _print({"notice": line})) if asked.json else _say_notice,
+            on_notice=(lambda line: _print({"notice": line})) if asked.json else say,
         )
     except LlmcurateError as error:
-        _say_notice(f"error: {error}")
+        say(f"error: {error}")
         return error.exit_code
     if first_process():
-        echo(json.dumps({"summary": summary}) if asked.json else _summary_line(summary))
+        answer({"summary": summary}, _summary_line(summary), asked.json)
     return 0
 
 
@@ -95,7 +94,7 @@ def _settings(sets: list[str]) -> dict[str, Any]:
 def _print(line: dict[str, Any]) -> None:
     from train.runs.metrics import finite
 
-    echo(json.dumps(finite(line)), flush=True)
+    echo(json.dumps(finite(line)), as_it_is=True)
 
 
 def _say(line: dict[str, Any]) -> None:
@@ -103,11 +102,7 @@ def _say(line: dict[str, Any]) -> None:
     shown = "no loss" if loss is None else f"loss {loss:.3f}"
     speed = f"{line['timing']['tokens_per_second']:,.0f} tokens/s"
     left = timedelta(seconds=round(line["seconds_left"]))
-    _say_notice(f"step {line['step']} of {line['steps']}: {shown}, {speed}, {left} left")
-
-
-def _say_notice(line: str) -> None:
-    tell(one_line(line))
+    say(f"step {line['step']} of {line['steps']}: {shown}, {speed}, {left} left")
 
 
 def _summary_line(summary: dict[str, Any]) -> str:

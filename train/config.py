@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, NonNegativeInt
 
@@ -356,6 +356,12 @@ class TrainConfig:
     )
     async_checkpoints: bool = Field(False, description="Write checkpoints while training goes on.")
 
+    SECTIONS: ClassVar[dict[str, str]] = {
+        **{"optimizer": "Optimizer", "z_loss": "Loss", "ema": "Optimizer", "seed": "Data"},
+        **{"attention": "Device", "parallel": "Parallel training", "accumulate": "Device"},
+        **{"spike": "Spikes of the loss", "log_every": "Logs", "eval_every": "Evaluation"},
+        "checkpoint_every": "Checkpoints",
+    }
     # These may differ on a resume: they change where it runs and what is written, not the plan; of
     # a teacher its weights are in the plan.
     FREE = frozenset(

@@ -27,8 +27,8 @@ from train.objectives.objectives import both_ways
 from train.runs.checkpoint import (
     load_model,
     load_plan,
-    newest,
     step_of,
+    to_use,
     tokenizer_of,
     weights_of,
 )
@@ -413,20 +413,16 @@ def _padded(texts: list[list[int]], device: torch.device, *, before: bool) -> tu
     return tokens.to(device), documents.to(device)
 
 
-def load(model_dir: Path, *, device: str = "cpu") -> tuple[Decoder, Tokenizer]:
-    """The newest checkpoint under ``model_dir`` on a device (``auto`` is a GPU where there is one),
-    and its tokenizer.
+def load(model_dir: Path, *, device: str = "cpu", which: str = "best") -> tuple[Decoder, Tokenizer]:
+    """The checkpoint under ``model_dir`` of the least held-out loss, or with ``which`` the
+    ``last``, on a device (``auto`` is a GPU where there is one), and its tokenizer.
     """
     place = pick_device(device)
-    checkpoint = newest(model_dir / "checkpoints")
-    if checkpoint is None and (model_dir / "config.json").is_file():
-        raise UsageError(
-            f"{model_dir}: a model as transformers has them; `llmcurate import {model_dir} -o OUT`"
-            " makes one of ours of it, for OUT as the model here"
-        )
+    checkpoint = to_use(model_dir, which)
     if checkpoint is None:
         raise UsageError(
-            f"{model_dir}: no finished checkpoint; give the folder a model was trained into"
+            f"{model_dir}: no finished checkpoint; give the folder a model was trained into (of a"
+            f" transformers model `llmcurate import {model_dir} -o OUT` makes one)"
         )
     plan = load_plan(checkpoint)
     config = plan.model_at(step_of(checkpoint))
@@ -465,9 +461,12 @@ def generate(
     temperature: float = 0.8,
     top_k: int = 50,
     seed: int = 0,
+    checkpoint: str = "best",
 ) -> str:
-    """The continuation of ``prompt`` (without it), as text: ``complete`` for one prompt."""
-    model, tokenizer = load(model_dir)
+    """The continuation of ``prompt`` (without it), as text: ``complete`` for one prompt.
+    ``checkpoint``: best or last.
+    """
+    model, tokenizer = load(model_dir, which=checkpoint)
     sampling = Sampling(temperature=temperature, top_k=top_k)
     completions = complete(
         model, tokenizer, [prompt], max_tokens=max_tokens, sampling=sampling, seed=seed

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from copy import copy
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
-from llmcurate.base.disk.units import parse_count
+from llmcurate.base.disk.yaml_file import read_counts
 from llmcurate.base.errors import UsageError
 from llmcurate.base.settings import problem
 
 Class = TypeVar("Class", bound="CommandSettings")
-# A number that may be written as 100k or 1e5.
-_SCHEMA = WithJsonSchema({"type": "integer", "minimum": 1, "format": "count"})
-Count = Annotated[int, BeforeValidator(parse_count), _SCHEMA]
 _METHODS = "Methods, with commas between them; + joins those that run one after the other."
 
 
@@ -25,6 +22,8 @@ class CommandSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     command: ClassVar[str]  # the words that call it
+    _counts = field_validator("*", mode="before")(read_counts)
+    SECTIONS: ClassVar[dict[str, str]] = {}  # headings that settings open in help
 
     @classmethod
     def field(cls, name: str) -> Any:
@@ -113,6 +112,7 @@ class Refresh(CommandSettings):
     """A corpus that grows."""
 
     command = "refresh"
+    SECTIONS = {"list": "Input", "keep": "Snapshots", "logs": "Logs"}
 
     list: tuple[str, ...] = Field((), description="Files of inputs, one input a line.")
     base: str | None = Field(
@@ -192,7 +192,7 @@ class LanguageEvaluate(CommandSettings):
 
     command = "language evaluate"
 
-    label: str = Field("lang", description="Column that holds the labels.")
+    label_column: str = Field("lang", description="Column that holds the labels.")
     max_chars: int = Field(
         0, ge=0, description="Number of characters that the model reads, the first ones; 0: all."
     )
@@ -209,7 +209,7 @@ class QualityTrain(CommandSettings):
     balance: bool = Field(
         False, description="As many documents of the larger set are taken as of the smaller."
     )
-    samples: int = Field(
+    documents: int = Field(
         0, ge=0, description="Most documents of each set, drawn by hash; 0: all documents."
     )
     held_out: float = Field(
@@ -284,9 +284,6 @@ class Clusters(CommandSettings):
     min_size: int = Field(2, ge=1, description="Least number of members of a cluster.")
     members: int = Field(
         2, ge=0, le=100, description="Number of members shown beside the copy that stays."
-    )
-    width: int | None = Field(
-        None, ge=40, description="Columns of a line. Without a value the terminal's."
     )
 
 
@@ -371,11 +368,18 @@ class Export(CommandSettings):
     compression: Literal["zst", "gz", "none"] = Field(
         "zst", description="Compression of the JSON lines."
     )
+    attributes: bool = Field(
+        False, description="Whether JSON lines have `attributes`: scores and edits."
+    )
     key: Literal["url", "text"] = Field(
         "url", description="What a filter holds of the documents: their URLs or their texts."
     )
     dtype: Literal["float32", "bfloat16"] = Field(
         "float32", description="Type of the weights of a model."
+    )
+    checkpoint: Literal["best", "last"] = Field(
+        "best",
+        description="Checkpoint of a model: the one with the least held-out loss, or the last.",
     )
 
 
@@ -420,6 +424,16 @@ class Browse(CommandSettings):
         ),
     )
     each: int = Field(10, ge=1, le=50, description="With --static: documents of each rule.")
+    labels: Path | None = Field(
+        None, description="File (JSONL) of your labels. The default is RUN/labels.jsonl."
+    )
+    export_labels: Path | None = Field(
+        None,
+        description=(
+            "Folder that labelled documents are written into, good.jsonl and bad.jsonl, for"
+            " `llmcurate quality train`, instead of serving."
+        ),
+    )
 
 
 class Search(CommandSettings):
@@ -509,6 +523,9 @@ class TokenizerExtend(CommandSettings):
 
     command = "tokenizer extend"
 
+    vocab: int | None = Field(
+        None, ge=2, description="Most tokens of the new vocabulary, old ones included."
+    )
     min_frequency: int = Field(
         2, ge=1, description="Least occurrences of a pair of tokens that is merged (BPE)."
     )
@@ -531,8 +548,8 @@ class TokenizerPrune(CommandSettings):
 
     command = "tokenizer prune"
 
-    keep_used: int | None = Field(
-        None, ge=1, description="Number of tokens that stay, those used most."
+    vocab: int | None = Field(
+        None, ge=1, description="Tokens of the new vocabulary: those used most stay."
     )
     min_count: int | None = Field(
         None, ge=1, description="Least uses of a token that stays; 1 keeps all that are used."

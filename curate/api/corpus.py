@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from llmcurate.base.disk.files import cache_folder, file_digest, temporary_name
 from llmcurate.base.errors import UsageError
 
 if TYPE_CHECKING:
+    from curate.steps.contracts import Settings
     from curate.steps.recipe import Recipe
 
 
@@ -127,13 +129,38 @@ class Corpus:
             settings["columns"] = {**settings.get("columns", {}), **columns}
         return cls(tuple(names))._with((), **settings)
 
-    def step(self, name: str, /, **settings: Any) -> Corpus:
+    from_pandas = from_arrow = from_datasets = read  # the names that people look for
+
+    def step(self, name: str | Settings, /, **settings: Any) -> Corpus:
         """With any step of `llmcurate steps` behind the others, as step("url_filter",
-        domains="blocked.txt"); "cut" ends a stage."""
+        domains="blocked.txt") or step(steps.UrlFilter(domains="blocked.txt")); "cut" ends a stage.
+        """
+        if not isinstance(name, str):
+            return self.step(name.name, **name.model_dump(exclude_unset=True), **settings)
         return self._with([(name, settings)])
 
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """The documents as they are read, before any step, a batch at a time. UsageError for web
+        pages, whose text `extract` makes."""
+        from curate.corpus.direct_input import DirectInput
+
+        reader = DirectInput.of_texts(self.inputs, self.recipe.read, quiet=True)
+        for batch in reader.batches(None):
+            yield from batch.to_pylist()
+
+    def head(self, rows: int = 5) -> list[dict[str, Any]]:
+        """The first documents as they are read, before any step."""
+        return list(islice(self, rows))
+
+    def __len__(self) -> int:
+        """How many documents the input has, before any step; all of it is read for that."""
+        return sum(1 for _ in self)
+
+    def __bool__(self) -> bool:
+        return True  # no reason to read the input
+
     def extract(self, **settings: Any) -> Corpus:
-        """With the main text of web pages: extract(output="markdown")."""
+        """With the main text of web pages: extract(format="markdown")."""
         return self.step("extract", **settings)
 
     def language(self, **settings: Any) -> Corpus:
@@ -270,7 +297,7 @@ def run_recipe(
 
         run_recipe("fineweb", "crawl/*.warc.gz", "out", language={"keep": ["en"]}, workers=4)
 
-    recipe: the name of a shipped one, a file, or an object that `load` or `Corpus.recipe` gave.
+    recipe: the name of a shipped one, a file, or what `load_recipe` or `Corpus.recipe` gave.
     inputs: files, folders, patterns or URLs; without any, [], the recipe names its own. out: a
     folder or a URL. limit, share: documents to read, the first ones, or a share drawn by id.
     text_column: the column of the texts. split, config: of data sets of the hub, train without one.

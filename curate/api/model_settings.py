@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from curate.api.command_settings import CommandSettings, Count, TokenizerExtend
+from curate.api.command_settings import CommandSettings, Export, TokenizerExtend
 
 
 class ModelTransplant(CommandSettings):
@@ -23,6 +23,7 @@ class Generate(CommandSettings):
     """The sampling of texts."""
 
     command = "generate"
+    SECTIONS = {"temperature": "Sampling", "suffix": "Gaps and masks", "batch": "Run"}
 
     prompts: Path | None = Field(
         None, description="File of prompts: one a line, or .jsonl with `prompt` (or `text`)."
@@ -69,6 +70,7 @@ class Generate(CommandSettings):
     device: str = Field(
         "auto", description="The device: auto (a GPU where there is one), cpu, cuda or cuda:N."
     )
+    checkpoint: Literal["best", "last"] = Export.field("checkpoint")
 
 
 class Evaluate(CommandSettings):
@@ -87,6 +89,7 @@ class Evaluate(CommandSettings):
     )
     seed: int = Field(0, ge=0, description="Seed of the intervals' resamples.")
     device: str = Generate.field("device")
+    checkpoint: Literal["best", "last"] = Export.field("checkpoint")
 
 
 class Predict(CommandSettings):
@@ -102,6 +105,7 @@ class Predict(CommandSettings):
     batch: int = Field(8, ge=1, description="Rows of `context` tokens that are read at a time.")
     precision: Literal["auto", "fp32", "bf16"] = Evaluate.field("precision")
     device: str = Generate.field("device")
+    checkpoint: Literal["best", "last"] = Export.field("checkpoint")
 
 
 class ModelCompare(CommandSettings):
@@ -109,7 +113,7 @@ class ModelCompare(CommandSettings):
 
     command = "model compare"
 
-    tokens: Count | None = Field(
+    tokens: int | None = Field(
         None, ge=1, description="Tokens that each run reads, as 2000000, 2M or 2e6."
     )
     flops: float | None = Field(
@@ -127,9 +131,10 @@ class Ablate(CommandSettings):
     """The matched experiment: corpora that models are trained on alike, and how far they differ."""
 
     command = "ablate"
+    SECTIONS = {"model": "Model", "eval_bytes": "Evaluation", "seeds": "Training"}
 
-    tokens: Count | None = ModelCompare.field("tokens")
-    documents: Count | None = Field(
+    tokens: int | None = ModelCompare.field("tokens")
+    documents: int | None = Field(
         None,
         ge=1,
         description="Documents that each run reads, in place of tokens: as many tokens as so many"
@@ -187,8 +192,9 @@ class MixSearch(CommandSettings):
     """The search of a mixture by small models that are trained on many."""
 
     command = "mix search"
+    SECTIONS = {"model": "Model", "eval_bytes": "Evaluation", "seed": "Training"}
 
-    tokens: Count = Field(ge=1, description="Tokens that each small model is trained on.")
+    tokens: int = Field(ge=1, description="Tokens that each small model is trained on.")
     total: float = Field(
         gt=0, description="Tokens of the real run, whose epochs of each source are bounded."
     )

@@ -6,9 +6,12 @@ do not fit into memory.
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +33,8 @@ if TYPE_CHECKING:
 
 
 class StoredDocuments:
-    """The documents in parquet files, one a row, with all columns that steps gave them.
+    """The documents in parquet files, one a row. As in the files, `attributes` holds the scores and
+    edits of all steps; methods that take columns take the names of scores, too.
 
     It speaks Arrow's C stream interface, so that `pyarrow.table(...)` and others take it as it is.
     """
@@ -57,6 +61,13 @@ class StoredDocuments:
         """The names of the columns."""
         return list(self.dataset().schema.names)
 
+    @property
+    def scores(self) -> list[str]:
+        """The names of what `attributes` holds, `step.figure` each, and `edits`."""
+        from curate.documents.attributes import flat, is_attribute
+
+        return [field.name for field in flat(self.dataset().schema) if is_attribute(field)]
+
     def __len__(self) -> int:
         import pyarrow.parquet as pq
 
@@ -69,12 +80,18 @@ class StoredDocuments:
     def to_arrow(self, columns: Sequence[str] | None = None) -> pa.Table:
         """All documents in memory. columns: by name; None: all of them. UsageError names a column
         that is not there."""
-        dataset = self.dataset()
-        missing = [name for name in columns or () if name not in dataset.schema.names]
-        if missing:
-            names = ", ".join(dataset.schema.names)
-            raise UsageError(f"{self._of} has no column {missing[0]!r}; there are {names}")
-        return dataset.to_table(columns=None if columns is None else list(columns))
+        from pyarrow.dataset import field
+
+        from curate.documents.attributes import ATTRIBUTES
+
+        dataset, chosen = self.dataset(), {}
+        for name in columns or ():
+            if name not in dataset.schema.names and name not in self.scores:
+                names = ", ".join([*dataset.schema.names, *self.scores])
+                raise UsageError(f"{self._of} has no column {name!r}; there are {names}")
+            inner = name not in dataset.schema.names
+            chosen[name] = field(ATTRIBUTES, name) if inner else field(name)
+        return dataset.to_table(columns=None if columns is None else chosen)
 
     def to_pandas(self, columns: Sequence[str] | None = None) -> pandas.DataFrame:
         """All documents in memory as a frame of pandas; columns: as of `to_arrow`."""
@@ -103,6 +120,25 @@ class StoredDocuments:
             return f"{self._of}: no documents"
         return f"{self._of}: {counted(len(self), 'document')} with {', '.join(self.columns)}"
 
+    def _repr_html_(self) -> str:
+        """The first rows of what users look at first."""
+        if not self.files:
+            return _html_table([self._of], [["no documents"]])
+        first = [n for n in ("id", "step", "rule", "text", "url", "lang") if n in self.columns]
+        rows = self.dataset().head(5, columns=first).to_pylist()
+        shown = [[str(row[n] if row[n] is not None else "")[:SHOWN] for n in first] for row in rows]
+        return f"<p>{escape(repr(self))}</p>{_html_table(first, shown)}"
+
+
+SHOWN = 200  # characters of a value in a notebook
+
+
+def _html_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A table of texts, which stay texts whatever they hold."""
+    lines = [(head, "th"), *((row, "td") for row in rows)]
+    cells = ("".join(f"<{t}>{escape(str(v))}</{t}>" for v in row) for row, t in lines)
+    return f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
+
 
 def _need(library: str) -> Any:
     """The module of a library that is no dependency of ours; UsageError says how to get it."""
@@ -115,6 +151,55 @@ def _need(library: str) -> Any:
 
 
 Location = str | os.PathLike[str]  # of a file or folder, or a URL
+
+
+@dataclass(frozen=True, repr=False)
+class Shown:
+    """Figures that print as text and show themselves in a notebook as their page."""
+
+    figures: Any
+    text: str
+    page: str
+
+    def _repr_html_(self) -> str:
+        return _framed(self.page, "Figures")
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+class Browser:
+    """The pages of the documents at `address`, for this computer alone, until `close`."""
+
+    def __init__(self, out: Path) -> None:
+        from threading import Thread
+
+        from curate.inspect.browse.library import library
+        from curate.inspect.browse.server import Server
+
+        self._stack = ExitStack()
+        self._server = self._stack.enter_context(Server(self._stack.enter_context(library(out)), 0))
+        self.address: str = self._server.address
+        Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        """Ends the server."""
+        self._server.shutdown()
+        self._stack.close()
+
+    def _repr_html_(self) -> str:
+        return f'<a href="{escape(self.address)}" target="_blank">{escape(self.address)}</a>'
+
+    def __repr__(self) -> str:
+        return f"documents at {self.address} (this computer only; close() ends it)"
+
+
+def _framed(page: str, title: str) -> str:
+    """A frame that holds the page: its styles do not reach the notebook, and nothing in it runs."""
+    # Else links within the page would lead to the notebook's own address.
+    page = page.replace("<head>", '<head><base href="about:srcdoc">', 1)
+    style = "width: 100%; height: 40em; border: 1px solid #8888"
+    return f'<iframe srcdoc="{escape(page)}" style="{style}" sandbox="" title="{title}"></iframe>'
 
 
 class Report:
@@ -130,17 +215,7 @@ class Report:
         webbrowser.open(self.path.resolve().as_uri())
 
     def _repr_html_(self) -> str:
-        """A frame that holds the page: its styles do not reach the notebook, and nothing in it
-        runs."""
-        from html import escape
-
-        page = self.path.read_text(encoding="utf-8")
-        # Else links within the page would lead to the notebook's own address.
-        page = page.replace("<head>", '<head><base href="about:srcdoc">', 1)
-        style = "width: 100%; height: 40em; border: 1px solid #8888"
-        return (
-            f'<iframe srcdoc="{escape(page)}" style="{style}" sandbox="" title="Report"></iframe>'
-        )
+        return _framed(self.path.read_text(encoding="utf-8"), "Report")
 
     def __repr__(self) -> str:
         return f"report: {self.path}"
@@ -182,14 +257,12 @@ class Result:
     @property
     def corpus(self) -> StoredDocuments:
         """The documents that were kept."""
-
         return StoredDocuments(self._files.kept, f"corpus of {self.out}")
 
     @property
     def rejected(self) -> StoredDocuments:
         """The documents that were dropped, with step, rule, value and threshold, and all other
         reasons."""
-
         return StoredDocuments(self._files.gone, f"rejected documents of {self.out}")
 
     @property
@@ -227,6 +300,31 @@ class Result:
 
         runs = runs_that_read(self.out.resolve(), id) or [self.out]
         return explain(runs, id)
+
+    def whatif(self, **changes: Mapping[str, Any]) -> Shown:
+        """What other settings would have kept, as whatif(gopher_quality={"min_words": 80}): steps
+        by name, each a mapping. UsageError for a step or setting that there is not."""
+        from curate.inspect.whatif.figures import answer
+        from curate.inspect.whatif.rendering import page, text
+
+        sets = (
+            f"{step}.{name}={json.dumps(value)}"
+            for step, settings in changes.items()
+            for name, value in settings.items()
+        )
+        figures = answer(self.out, tuple(sets))
+        return Shown(figures, text(figures), page(figures))
+
+    def stats(self) -> Shown:
+        """Lengths, scores, languages, domains, dates and sources of the documents kept."""
+        from curate.inspect.stats import gather
+
+        figures = gather(self._with_documents())
+        return Shown(figures, figures.text(), figures.page())
+
+    def browse(self) -> Browser:
+        """Starts the pages of the documents, kept and dropped, with search; shows their address."""
+        return Browser(self.out)
 
     def train_tokenizer(
         self, out: Location, *, workers: int = 0, quiet: bool = False, **settings: Any
@@ -272,7 +370,8 @@ class Result:
     def generate(self, prompt: str = "", **settings: Any) -> str:
         """The continuation of a prompt by the model of this result, the same for the same seed.
 
-        settings: max_tokens, temperature, top_k, seed. UsageError where there is no model.
+        settings: max_tokens, temperature, top_k, seed, checkpoint ("best" by held-out loss, or
+        "last"). UsageError where there is no model.
         """
         from train.generate import generate
 
@@ -291,6 +390,25 @@ class Result:
         from curate.run.records import RunRecord, funnel
 
         return f"{funnel(RunRecord.of(self.record))}\n{self.report}"
+
+    def _repr_html_(self) -> str:
+        """The funnel, the three rules that decide most, and where the report is."""
+        from curate.run.records import RunRecord, funnel_rows, reasons
+
+        record = RunRecord.of(self.record)
+        rows = [
+            (row.step, f"{row.before:,}", f"{row.dropped:,}", f"{row.after:,}", reasons(row, 2))
+            for row in funnel_rows(record.stages)
+        ]
+        most = [*record.totals.by_rule.items()][:3]
+        rules = ", ".join(f"{rule} {count:,}" for rule, count in most)
+        report = self.report.path.resolve()
+        return (
+            f"<p>kept {counted(record.totals.kept, 'document')} of {record.totals.read:,}</p>"
+            f"{_html_table(('step', 'in', 'dropped', 'out', 'reasons'), rows)}"
+            f"<p>{escape(f'most dropped by: {rules}') if rules else 'nothing was dropped'}</p>"
+            f'<p>report: <a href="{escape(report.as_uri())}">{escape(str(report))}</a></p>'
+        )
 
 
 def result_of(

@@ -10,12 +10,12 @@ import typer
 from curate.cli import completion
 from curate.cli.options import DEFAULT, app
 from curate.cli.settings import SettingsCommand
-from llmcurate.base.terminal import echo, table
+from llmcurate.base.terminal import echo, table, width, wrapped
 
 READ = "read"  # the section of a recipe that is no step
 
 
-@app.command()
+@app.command(rich_help_panel="Curate")
 def recipes(
     name: Annotated[
         Optional[str],
@@ -34,14 +34,14 @@ def recipes(
     from curate.steps.shipped import shipped, text_of
 
     if name is not None:
-        echo(text_of(name), end="")
+        echo(text_of(name), end="", as_it_is=True)
         return
     rows = [(recipe.name, recipe.description, recipe.paper) for recipe in shipped()]
     echo("\n".join(table(("recipe", "what it is", "published"), rows, left=(0, 1, 2))))
-    echo("\nllmcurate run NAME IN... -o OUT runs one, llmcurate recipes NAME prints its YAML")
+    echo("\n`llmcurate run NAME IN... -o OUT` runs one, `llmcurate recipes NAME` prints its YAML")
 
 
-@app.command()
+@app.command(rich_help_panel="Curate")
 def steps(
     name: Annotated[
         Optional[str],
@@ -65,13 +65,11 @@ def steps(
     names = [*REGISTRY, *(n for n in step_names() if n not in REGISTRY)]
     rows = [(n, definition_of(n)["description"]) for n in names]
     echo("\n".join(table(("step", "what it does"), rows, left=(0, 1))))
-    echo("\nllmcurate steps NAME prints the settings of one, with an example")
+    echo("\n`llmcurate steps NAME` prints the settings of one, with an example")
 
 
 def _step_text(name: str) -> str:
     """A step with its settings, each in a paragraph, and two examples."""
-    from textwrap import fill
-
     from curate.steps.registry import definition_of, shipped_schema, type_text
 
     definition = definition_of(name)
@@ -97,7 +95,7 @@ def _step_text(name: str) -> str:
         usual = f"by default {text}" if "default" in field else "required"
         lines.append(f"  {key}: {kind}, {usual}")
         if text := field["description"]:
-            lines.append(fill(text, 96, initial_indent="      ", subsequent_indent="      "))
+            lines += wrapped(f"      {text}", width(), 6)
     return "\n".join(lines)
 
 
@@ -138,7 +136,7 @@ def _call(command: SettingsCommand, name: str) -> list[str] | None:
     return None
 
 
-@app.command()
+@app.command(rich_help_panel="Operate")
 def schema() -> None:
     """Print the JSON schema of recipes.
 
@@ -151,4 +149,4 @@ def schema() -> None:
     """
     from curate.steps.registry import recipe_schema, schema_text
 
-    echo(schema_text(recipe_schema()), end="")
+    echo(schema_text(recipe_schema()), end="", as_it_is=True)

@@ -5,31 +5,51 @@ All come from files of the package, so that completing a word loads no step.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import typer
 
 from curate.steps import registry
 from curate.steps.registry import REGISTRY
+from curate.steps.shipped import names, text_of
+
+
+def among(names: Iterable[str]) -> Callable[[str], list[str]]:
+    """What completes a word to one of some names."""
+    return lambda incomplete: [name for name in names if name.startswith(incomplete)]
+
+
+steps = among(REGISTRY)
 
 
 def recipes(incomplete: str) -> list[str]:
     """The shipped recipes; the shell itself completes files."""
-    from curate.steps.shipped import names
-
-    return [name for name in names() if name.startswith(incomplete)]
+    return among(names())(incomplete)
 
 
 def presets(incomplete: str) -> list[str]:
     """The presets of models; the shell itself completes folders."""
     from train.model.presets import PRESETS
 
-    return [name for name in PRESETS if name.startswith(incomplete)]
+    return among(PRESETS)(incomplete)
 
 
-def steps(incomplete: str) -> list[str]:
-    """The steps of the package."""
-    return [name for name in REGISTRY if name.startswith(incomplete)]
+def columns(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The columns of the first table that was typed, or of one in a folder that was typed."""
+    import duckdb
+
+    lists = [value for value in ctx.params.values() if isinstance(value, list)]
+    for word in [*chain.from_iterable(lists), *ctx.args]:
+        files = sorted(Path(word).rglob("*")) if Path(word).is_dir() else [Path(word)]
+        tables = [file for file in files if file.suffix in (".parquet", ".jsonl", ".csv")]
+        if tables and tables[0].is_file():
+            table = str(tables[0]).replace("'", "''")
+            found = duckdb.execute(f"SELECT * FROM '{table}' LIMIT 0").description or ()
+            return among(name for name, *_ in found)(incomplete)
+    return []
 
 
 def filters(incomplete: str) -> list[str]:
@@ -63,8 +83,6 @@ def settings(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def _sections(typed: list[Any]) -> list[str]:
     """The sections that `--set` knows: `read`, and the steps of a shipped recipe, or all."""
-    from curate.steps.shipped import names, text_of
-
     recipe = next((word for word in typed if word in names()), None)
     if recipe is None:
         return ["read", *REGISTRY]

@@ -25,7 +25,7 @@ from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
 from llmcurate.base.terminal import answer, coloured, echo, echo_json
 
-dedup_app = group("dedup", "Keep one of each set of copies (dedup IN...).", default=True)
+dedup_app = group("dedup", "Keep one of each set of copies.", "Curate", default=True)
 
 
 def _steps(arguments: list[str]) -> Steps:
@@ -117,7 +117,6 @@ def clusters(
     Example:
     llmcurate dedup clusters out --show 5 --method minhash
     """
-    import shutil
     import sys
 
     from curate.api.command_settings import Clusters
@@ -129,9 +128,8 @@ def clusters(
     if as_json:
         echo_json(largest)
         return
-    columns = chosen.width or shutil.get_terminal_size((100, 24)).columns
     colours = coloured(sys.stdout)
-    echo(browsing.text(largest, columns, colours), colours)
+    echo(browsing.text(largest, colours), colours)
 
 
 @dedup_app.command("import")
@@ -177,7 +175,7 @@ def hashes(as_json: Json = False, **settings: Any) -> None:
     answer(summary, hash_table(rows, size), as_json)
 
 
-@command(app, "decontaminate")
+@command(app, "decontaminate", panel="Curate")
 def decontaminate(
     inputs: Inputs = None, sets: Sets = None, *, options: CommandOptions, **settings: Any
 ) -> None:

@@ -32,21 +32,21 @@ if TYPE_CHECKING:
     from train.loop.evaluate import Score
 
 
-@command(app, "Evaluate", reads=READS_TEXTS)
+@command(app, "Evaluate", reads=READS_TEXTS, panel="Train")
 def evaluate(
+    on: Annotated[
+        list[str],
+        typer.Option(
+            metavar="NAME=PATH",
+            help="Documents that llmcurate reads, token shards of the model's tokenizer, or"
+            " questions in JSON lines. [repeatable]",
+        ),
+    ],
     model: Annotated[
-        str,
+        Optional[Path],
         typer.Argument(
             help="Folder of a trained model, or of one as transformers saves it. In a workspace the"
             " default is the newest."
-        ),
-    ],
-    named: Annotated[
-        Optional[list[str]],
-        typer.Argument(
-            metavar="NAME=PATH...",
-            help="Documents that llmcurate reads, token shards of the model's tokenizer, or"
-            " questions in JSON lines.",
         ),
     ] = None,
     trust_code: TrustCode = False,
@@ -63,26 +63,25 @@ def evaluate(
 
     \b
     Example:
-    llmcurate evaluate model news=news.jsonl wiki=wiki/corpus quiz=quiz.jsonl --json
+    llmcurate evaluate model --on news=news.jsonl --on quiz=quiz.jsonl --json
     """
     import tempfile
 
     from curate.api.model_settings import Evaluate
+    from curate.cli.training import say_checkpoint
     from curate.formats.folders import needs
     from curate.products.eval_texts import as_shards, named_paths
 
-    no_model = "=" in model and not Path(model).exists()
-    folder = newest("model", None if no_model else Path(model), "MODEL")
+    folder = newest("model", model, "MODEL")
     needs(folder, "model", "transformers")
     chosen = Evaluate.of(**settings)
-    paths = named_paths([model] * no_model + (named or []))
-    if not paths:
-        raise UsageError("name the texts: NAME=PATH")
+    paths = named_paths(on)
     with needs_training(), tempfile.TemporaryDirectory(prefix="llmcurate-evaluate-") as place:
         from train.evaluate.judge import judge, open_model
         from train.evaluate.questions import are_questions
 
-        judged = open_model(folder, device=chosen.device)
+        say_checkpoint(folder, chosen.checkpoint, quiet or as_json)
+        judged = open_model(folder, device=chosen.device, which=chosen.checkpoint)
         asked = {name: Path(path) for name, path in paths.items() if are_questions(Path(path))}
         texts = {
             name: as_shards(
@@ -150,7 +149,7 @@ def _bounds(interval: list[float] | None) -> str:
     return "" if interval is None else " to ".join(f"{bound:.3f}" for bound in interval)
 
 
-@command(app, "Ablate", shared=(*EXPERIMENT, "dry_run"), reads=READS_TEXTS)
+@command(app, "Ablate", shared=(*EXPERIMENT, "dry_run"), reads=READS_TEXTS, panel="Train")
 def ablate(
     corpora: Annotated[
         list[str],
@@ -161,10 +160,9 @@ def ablate(
         ),
     ],
     out: NewFolder,
-    texts: Annotated[
+    on: Annotated[
         Optional[list[str]],
         typer.Option(
-            "--eval",
             metavar="NAME=PATH",
             help="Text that all models are scored on, from elsewhere than the corpora: documents"
             " that llmcurate reads. [repeatable]",
@@ -196,11 +194,11 @@ def ablate(
 
     \b
     Example:
-    llmcurate ablate kept=out raw=raw.jsonl --eval news=news.jsonl --tokens 2M -o help
-    llmcurate ablate --recipes c4 c4-unfiltered --input crawl/ --eval wiki=wiki.jsonl \\
+    llmcurate ablate kept=out raw=raw.jsonl --on news=news.jsonl --tokens 2M -o help
+    llmcurate ablate --recipes c4 c4-unfiltered --input crawl/ --on wiki=wiki.jsonl \\
       --minutes 20 -o help
     llmcurate ablate small=a.jsonl large=a.jsonl --set large.tokenizer.vocab=8192 --epochs 1 \\
-      --eval wiki=wiki.jsonl -o vocabularies
+      --on wiki=wiki.jsonl -o vocabularies
     """
     from curate.api.model_settings import Ablate
     from curate.engines.base import check_engine
@@ -216,7 +214,7 @@ def ablate(
         from curate.experiment.runs import Place
 
         named = named_corpora(corpora, inputs or [], recipes)
-        scored = named_paths(texts or [])
+        scored = named_paths(on or [])
         if options.dry_run:
             echo("\n".join(describe(named, scored, chosen, sets or [])))
             return

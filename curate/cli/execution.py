@@ -16,7 +16,7 @@ from curate.run import workspace
 from curate.steps.contracts import to_fetch
 from llmcurate.base.disk.units import counted, format_bytes
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal import echo, echo_json, json_line, say, tell
+from llmcurate.base.terminal import echo, echo_json, json_line, say, suggest, tell
 
 if TYPE_CHECKING:
     from curate.run.plan import RunPlan
@@ -31,7 +31,8 @@ def execute(recipe: Recipe, inputs: list[str], options: CommandOptions, title: s
 
     title: the name of the run in a workspace.
     """
-    recipe = with_export(recipe.reading(**vars(options.read)), options.export)
+    recipe = with_columns(recipe.reading(**vars(options.read)), options)
+    recipe = with_export(recipe, options.export)
     space = workspace.find()
     as_if = options.dry_run and options.scale.as_if is not None
     if recipe.read.fetch is not None:
@@ -73,6 +74,10 @@ def execute(recipe: Recipe, inputs: list[str], options: CommandOptions, title: s
         workers = options.workers or (space.workers if space else 0)
         outcome = run_plan(plan, out, options.run_options(workers), url)
         print_outcome(outcome, options)
+        typed = str(options.out) if options.out is not None else None
+        words = next_command(outcome, inputs, typed)
+        if words and url is None and not outcome.read_nothing:
+            suggest(*words, quiet=options.quiet or options.as_json)
     if outcome.read_nothing:
         raise typer.Exit(1)
     return outcome
@@ -162,7 +167,16 @@ def _with_extraction(recipe: Recipe, inputs: list[str]) -> Recipe:
         return recipe
     say("the input holds web pages: extracting their main text first")
     steps = [*recipe.steps[:before], make_step("extract", {}), *recipe.steps[before:]]
-    return build(recipe.name, steps, read=recipe.read)
+    return replace(build(recipe.name, steps, read=recipe.read), columns=recipe.columns)
+
+
+def with_columns(recipe: Recipe, options: CommandOptions) -> Recipe:
+    """The recipe with the columns of its corpus that were asked for."""
+    plain = ["-attributes"] if options.plain else []
+    names = tuple(options.columns.split(",")) if options.columns else tuple(plain)
+    if names and not recipe.document_steps:
+        raise UsageError("--columns and --plain are for a command that writes a corpus")
+    return replace(recipe, columns=names or recipe.columns)
 
 
 def with_export(recipe: Recipe, ending: str | None) -> Recipe:
@@ -176,7 +190,8 @@ def with_export(recipe: Recipe, ending: str | None) -> Recipe:
         raise UsageError(f"--export {ending}: choose jsonl, jsonl.gz or jsonl.zst")
     from curate.steps.recipe import make_step
 
-    step = make_step("export", {"compression": compression or "none"})
+    attributes = "attributes" in recipe.columns
+    step = make_step("export", {"compression": compression or "none", "attributes": attributes})
     return replace(recipe, steps=(*recipe.steps, step))
 
 
@@ -201,9 +216,33 @@ def print_outcome(outcome: Outcome, options: CommandOptions) -> None:
         echo_json(summary)
 
 
+def next_command(outcome: Outcome, inputs: list[str], typed: str | None) -> list[str]:
+    """What to type after a run, by what it made last; none where there is no command for it.
+
+    inputs, typed: input and OUT as they were typed; OUT is None in a workspace, whose commands find
+    them.
+    """
+    made = [p for p in outcome.products if p["makes"] != "export"][-1:]
+    of = made[0]["makes"] if made else "documents" if outcome.plan.stages else ""
+    if of == "tokenizer" and "cards" in made[0]:
+        return []  # of several the user chooses
+    out = typed or ""
+    corpus = [out] if outcome.plan.stages else inputs
+    following = {
+        "documents": ("browse", [out]),
+        "corpus": ("tokenizer train", [out, "-o", "tokenizer"]),
+        "tokenizer": ("tokenizer encode", [*corpus, "--tokenizer", out, "-o", "shards"]),
+        "shards": ("pretrain", [out, "-o", "model"]),
+        "model": ("generate", ["--model", out]),
+    }
+    command, named = following.get(of, ("", []))
+    return [*command.split(), *(named if out else [])]
+
+
 def run_to_standard_output(plan: RunPlan, options: Options, as_json: bool) -> Outcome:
     """Runs the plan in a folder that goes afterwards, and writes what it keeps as JSON lines; the
     outcome goes to standard error. UsageError where it makes products, or no corpus."""
+    from curate.documents.attributes import ATTRIBUTES
     from curate.formats.jsonl import json_lines
     from curate.run.build import corpus_batches
     from curate.run.driver import run_planned
@@ -214,7 +253,8 @@ def run_to_standard_output(plan: RunPlan, options: Options, as_json: bool) -> Ou
     with tempfile.TemporaryDirectory(prefix="llmcurate-out-") as folder:
         outcome = run_planned(plan, Path(folder, "out"), options, lambda *report: lambda: None)
         try:
-            for line in json_lines(corpus_batches(outcome.out / "corpus", None)):
+            asked = ATTRIBUTES in plan.recipe.columns
+            for line in json_lines(corpus_batches(outcome.out / "corpus", None), asked):
                 if sys.stdout.isatty():
                     line = json_line(line.decode("utf-8")).encode("utf-8")
                 sys.stdout.buffer.write(line)

@@ -15,7 +15,7 @@ from curate.cli.settings import command
 from llmcurate.base.disk.files import make_folder
 from llmcurate.base.disk.units import counted, format_bytes, parse_rate
 from llmcurate.base.errors import RunFailed, UsageError
-from llmcurate.base.terminal import Progress, echo_json, say
+from llmcurate.base.terminal import Progress, echo_json, say, suggest
 
 if TYPE_CHECKING:
     from curate.api.command_settings import Fetch
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from curate.fetch.transfer import Wanted
 
 
-@command(app, "Fetch")
+@command(app, "Fetch", panel="Curate")
 def fetch(
     sources: Annotated[
         Optional[list[str]],
@@ -65,6 +65,7 @@ def fetch(
         echo_json(came)
     if came.failure:
         raise RunFailed(came.failure)
+    suggest("run", "fineweb", out, "-o", "clean", quiet=quiet or as_json)
 
 
 @dataclass

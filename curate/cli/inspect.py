@@ -12,7 +12,7 @@ from curate.cli.options import (
     CommandOptions,
     Inputs,
     Json,
-    Out,
+    Page,
     Quiet,
     ReadOptions,
     Sets,
@@ -26,8 +26,9 @@ from curate.cli.options import (
 )
 from curate.cli.settings import command
 from llmcurate.base.disk.files import make_folder, write_text
+from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal import answer, echo, echo_json, say
+from llmcurate.base.terminal import answer, echo, echo_json, say, suggest
 
 
 def _a_run(folder: Path | None) -> Path | None:
@@ -48,17 +49,13 @@ Run = Annotated[
 ]
 
 
-@app.command()
+@app.command(rich_help_panel="Look")
 def explain(
     id: Annotated[str, typer.Argument(help="A document's id.")],
     out: Annotated[
         Optional[Path],
         typer.Option(
-            "-o",
-            "--out",
-            "--in",
-            metavar="PATH",
-            help="A run's folder. In a workspace the default is all its runs.",
+            "--in", metavar="PATH", help="A run's folder; in a workspace by default all of them."
         ),
     ] = None,
     as_json: Json = False,
@@ -86,12 +83,13 @@ def explain(
         echo_json(account, default=str)
     else:
         echo(account)
+        suggest("browse", *([out] if out else []))
 
 
-@command(app)
+@command(app, panel="Look")
 def stats(
     inputs: Inputs = None,
-    out: Out = None,
+    out: Page = None,
     as_json: Json = False,
     *,
     read: ReadOptions,
@@ -104,15 +102,14 @@ def stats(
     Example:
     llmcurate stats corpus.jsonl.zst -o stats
     """
-    from curate.inspect.results import check_folder
     from curate.inspect.stats import gather
 
-    inputs = corpus_of(inputs)
-    check_folder(out)
-    gather(inputs, reading(read)).show(out, as_json)
+    named = [*inputs, "-o", "tokenizer"] if inputs else []
+    gather(corpus_of(inputs), reading(read)).show(out, as_json)
+    suggest("tokenizer", "train", *named, quiet=as_json)
 
 
-@app.command()
+@app.command(rich_help_panel="Look")
 def whatif(
     run: Run = None,
     sets: Sets = None,
@@ -127,30 +124,37 @@ def whatif(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Count what other thresholds would have kept.
+    """Estimate what other settings would have kept.
 
-    The answer comes from the scores that the run stored.
+    The answer comes from the scores that the run stored; documents that later steps never saw are
+    measured now, all or a sample.
 
     \b
     Examples:
     llmcurate whatif out --set gopher_quality.min_words=80 -o whatif.html
     llmcurate whatif out --set gopher_quality.min_words=80 --apply -o out80
     """
+    typed = [run] if run else []
     run = newest("corpus", run, "RUN")
     if apply:
         _apply(run, tuple(sets or ()), CommandOptions(out, workers, as_json=as_json, quiet=quiet))
+        suggest("browse", *([out] if out else typed), quiet=quiet or as_json)
     else:
-        _answer(run, tuple(sets or ()), out, as_json)
+        _answer(run, tuple(sets or ()), out, as_json, quiet)
+        changes = [word for change in sets or () for word in ("--set", change)]
+        suggest("whatif", *typed, *changes, "--apply", quiet=quiet or as_json or not changes)
 
 
-def _answer(run: Path, sets: tuple[str, ...], page: Path | None, as_json: bool) -> None:
+def _answer(
+    run: Path, sets: tuple[str, ...], page: Path | None, as_json: bool, quiet: bool
+) -> None:
     """Prints the answer, and writes its page."""
     from curate.inspect.whatif.figures import answer
     from curate.inspect.whatif.rendering import page as page_of
     from curate.inspect.whatif.rendering import text
 
     _check_page(page, "-o")
-    figures = answer(run, sets)
+    figures = answer(run, sets, quiet=quiet)
     if page is not None:
         write_text(page, page_of(figures))
     if as_json:
@@ -181,48 +185,46 @@ def _check_page(page: Path | None, option: str) -> None:
         raise UsageError(f"{option} {page}: name a file that ends in .html")
 
 
-@command(app, "Browse")
+@command(app, "Browse", panel="Look")
 def browse(
     run: Run = None,
     **settings: Any,
 ) -> None:
-    """Look at a run's documents in a browser.
+    """Read and label a run's documents in a browser.
 
-    Shows search, scores, cuts, and copies side by side, on a page for this computer alone.
+    Shows search, reasons, scores, cuts, and copies side by side, on a page for this computer alone.
 
     \b
     Examples:
     llmcurate browse out
     llmcurate browse out --static sample.html
-    llmcurate browse out --static out
+    llmcurate browse out --export-labels labels
     """
     from curate.api.command_settings import Browse
     from curate.inspect.browse.library import library
 
     chosen = Browse.of(**settings)
     run = newest("corpus", run, "RUN")
-    static = chosen.static
-    single = static is not None and static.suffix.lower() in (".html", ".htm")
-    if static is not None and not single:
-        make_folder(static)
-    elif single:
-        _check_page(static, "--static")
-    with library(run) as documents:
-        if static is not None:
-            from curate.inspect.browse.pages import sample_page, static_pages
+    with library(run, chosen.labels) as documents:
+        if chosen.export_labels is not None:
+            make_folder(chosen.export_labels)
+            good, bad = documents.export_labels(chosen.export_labels).items()
+            for label, (path, number) in zip(("good", "bad"), (good, bad), strict=True):
+                labelled = counted(len(documents.labels.of(label)), f"{label} document")
+                echo(f"wrote {number} of {labelled}, as they were read: {path}")
+            suggest("quality", "train", "--positive", good[0], "--negative", bad[0], "-o", "model")
+            return
+        if chosen.static is not None:
+            from curate.inspect.browse.pages import static_pages
 
-            if single:
-                pages = {static: sample_page(documents, chosen.each)}
-            else:
-                pages = {static / n: p for n, p in static_pages(documents, chosen.each).items()}
-            for path, page in pages.items():
+            for path, page in static_pages(documents, chosen.each, chosen.static).items():
                 write_text(path, page)
                 echo(f"wrote {path}")
             return
         from curate.inspect.browse.server import Server
 
         with Server(documents, chosen.port) as server:
-            echo(f"{run} at {server.address} (this computer only; Ctrl-C ends it)", flush=True)
+            echo(f"{run} at {server.address} (this computer only; Ctrl-C ends it)")
             try:
                 server.serve_forever()
             except KeyboardInterrupt:
@@ -236,7 +238,7 @@ def finished(run: Path | None) -> Path:
     return folder
 
 
-@app.command()
+@app.command(rich_help_panel="Operate")
 def check(
     run: Run = None,
     repair: Annotated[
@@ -262,4 +264,5 @@ def check(
     work = checking.repair if repair else checking.check
     result = work(run, Options(workers, quiet))
     answer(result, result.text(), as_json)
+    suggest("check", run, "--repair", quiet=quiet or as_json or repair or result.passed)
     raise typer.Exit(0 if result.passed else 1)

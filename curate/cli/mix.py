@@ -20,7 +20,7 @@ from curate.cli.settings import READS_TEXTS, command
 
 Pairs = Optional[list[str]]
 
-mix_app = group("mix", "Mix sources into one shuffled corpus (mix IN...).", default=True)
+mix_app = group("mix", "Mix sources into one shuffled corpus.", "Curate", default=True)
 
 
 # The settings that are mappings have short forms of their own.

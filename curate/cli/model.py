@@ -24,7 +24,7 @@ from llmcurate.base.terminal import answer, table
 if TYPE_CHECKING:
     from train.model.config import ModelConfig
 
-model_app = group("model", "Show what models are made of, compare them, move them.")
+model_app = group("model", "Show what models are made of, compare them, move them.", "Train")
 
 
 @command(model_app, "ModelShow", "show")

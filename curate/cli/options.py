@@ -16,8 +16,10 @@ from typer.core import TyperCommand, TyperGroup
 
 from curate.cli import completion
 from curate.steps.registry import limits_text
+from llmcurate.base.disk.files import make_folder
 from llmcurate.base.errors import UsageError
 from llmcurate.base.index import Declared, declared
+from llmcurate.base.terminal import COMMAND, SECOND, width, wrapped
 
 if TYPE_CHECKING:
     from curate.formats.read_settings import ReadSettings
@@ -25,12 +27,12 @@ if TYPE_CHECKING:
     from curate.run.workspace import Workspace
 
 DEFAULT = "default"
-# The commands in the order of `llmcurate --help`: from the web to a model, then looking at runs.
+# The panels of `llmcurate --help`, and in each the commands in the order that users meet them.
+PANELS = ("Curate", "Look", "Tokenizer", "Train", "Operate", "Lab")
 ORDER = (
-    "init run fetch extract extract-eval filter dedup decontaminate language quality perplexity mix"
-    " refresh forget tokenizer pretrain evaluate ablate generate predict model scaling which import"
-    " export push stats explain whatif browse verify check search recipes steps schema new warmup"
-    " demo"
+    "demo init run fetch extract filter dedup decontaminate language quality perplexity mix"
+    " recipes steps browse explain whatif stats search train encode eval convert pretrain generate"
+    " evaluate ablate export import which refresh forget check schema warmup model scaling"
 ).split()
 
 # Words that other tools have for commands of this one.
@@ -38,6 +40,14 @@ OTHER_WORDS = {
     **dict.fromkeys(("view", "show", "open", "serve", "report"), "browse"),
     **{"train": "pretrain", "encode": "tokenizer encode", "minhash": "dedup --method minhash"},
     **{"download": "fetch", "list": "recipes", "help": "--help", "validate": "verify"},
+}
+# Words that earlier versions and other tools have for options.
+OTHER_FLAGS = {
+    **dict.fromkeys(("--eval", "--texts", "--heldout", "--validation"), "--on"),
+    **dict.fromkeys(("--size", "--vocab-size", "--vocab_size"), "--vocab"),
+    **dict.fromkeys(("--output", "--output-dir", "--output_dir"), "--out"),
+    **dict.fromkeys(("--tasks", "--num-workers", "--num_workers"), "--workers"),
+    "--format": "--export",
 }
 
 
@@ -47,25 +57,41 @@ def join(commands: Iterable[Declared]) -> None:
         import_module(module)
 
 
-class Root(TyperGroup):
-    """All commands, in an order to read them in."""
+class FittedHelp:
+    """The help of a command or a group, with examples that fit the terminal and whole words."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        """Return names in the order of ORDER, then the others."""
-        rank = {name: i for i, name in enumerate(ORDER)}
-        return sorted(self.commands, key=lambda name: rank.get(name, len(rank)))
+    def get_help(self, ctx: Any) -> str:
+        """Click's lines, unbroken, in the terminal's width, 100 columns at most."""
+        formatter = ctx.formatter_class(width=10_000)
+        self.format_help(ctx, formatter)  # type: ignore[attr-defined]
+        lines = []
+        for line in formatter.getvalue().rstrip("\n").split("\n"):
+            is_prose = not SECOND.match(line) and not COMMAND.match(line)
+            hang = len(line) - len(line.lstrip()) if is_prose else None
+            lines += wrapped(line, min(width(), 100) - 2, hang)
+        return "\n".join(lines)
+
+
+class Root(FittedHelp, TyperGroup):
+    """All commands, by panels."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write two lists: the commands of core, and those of the lab."""
-        rows: dict[bool, list[tuple[str, str]]] = {False: [], True: []}
-        for name in self.list_commands(ctx):
-            command = self.commands[name]
-            if not command.hidden:
-                rows[_of_lab(command)].append((name, command.get_short_help_str(80)))
-        for of_lab, title in ((False, "Commands"), (True, "Lab, for measurements and research")):
-            if rows[of_lab]:
-                with formatter.section(title):
-                    formatter.write_dl(rows[of_lab])
+        """Write a list of each panel, the names in one column; a panel that is a group lists it."""
+        rank = {name: i for i, name in enumerate(ORDER)}
+        shown: list[tuple[str, str, Any]] = []  # (panel, words, command)
+        command: Any
+        for name, command in self.commands.items():
+            panel = command.rich_help_panel or PANELS[-1]
+            inner = command.commands if panel.lower() == name else {}
+            shown += [(panel, f"{name} {word}", each) for word, each in inner.items()]
+            shown += [(panel, name, command)] * (not inner and not command.hidden)
+        column = max(len(words) for _, words, _ in shown)
+        shown.sort(key=lambda row: rank.get(row[1].rpartition(" ")[2], len(rank)))
+        for panel in PANELS:
+            rows = [(w.ljust(column), c.get_short_help_str(80)) for p, w, c in shown if p == panel]
+            if rows:
+                with formatter.section(panel):
+                    formatter.write_dl(rows)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[Any, Any, list[str]]:
         """The command of the first word; UsageError suggests one for any other word."""
@@ -87,17 +113,17 @@ class Root(TyperGroup):
         return f"did you mean `llmcurate {shown[near[0]]}`?" if near else "see llmcurate --help"
 
 
-def _of_lab(command: Any) -> bool:
-    """Return whether a command, or every command of a group, belongs to the lab."""
-    if inner := getattr(command, "commands", None):
-        return all(map(_of_lab, inner.values()))
-    return "lab" in command.callback.__module__.split(".")
-
-
+UNDIVIDED = 12  # options of a command that need no headings
+# The headings of options that commands share.
+SHARED = {
+    "Output": "out export restart as_json quiet".split(),
+    "Input": "limit share text_column date_column split config skip_unreadable".split(),
+    "Run": "workers engine address slurm scratch dry_run allow_python trust_code help".split(),
+}
 NOTHING: tuple[Any, ...] = (None, "", [], {}, ())
 
 
-class Command(TyperCommand):
+class Command(FittedHelp, TyperCommand):
     """A command whose help names values as `IN...` and `TEXT`, whatever Typer is installed."""
 
     def format_usage(self, ctx: Any, formatter: Any) -> None:
@@ -112,14 +138,24 @@ class Command(TyperCommand):
         return [self.options_metavar or "", *names]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Two lists: arguments and options, each with its help, limits and default."""
+        """The arguments, and the options, many of them under headings, each with its help, limits
+        and default."""
         shown = [p for p in self.get_params(ctx) if not getattr(p, "hidden", False)]
-        for kind, title in (("argument", "Arguments"), ("option", "Options")):
-            name = _argument if kind == "argument" else _option
-            rows = [(name(p), _text(p)) for p in shown if p.param_type_name == kind]
+        options = [p for p in shown if p.param_type_name == "option"]
+        lists = {"Arguments": [(_argument(p), _text(p)) for p in shown if p not in options]}
+        for p in sorted(options, key=lambda p: {"Input": 1, "Run": 2}.get(_heading(p), 0)):
+            heading = _heading(p) if len(options) > UNDIVIDED else "Options"
+            lists.setdefault(heading, []).append((_option(p), _text(p)))
+        for heading, rows in lists.items():
             if rows:
-                with formatter.section(title):
+                with formatter.section(heading):
                     formatter.write_dl(rows)
+
+
+def _heading(parameter: Any) -> str:
+    """The heading of an option: its panel, or that of the options that commands share."""
+    named = next((title for title, names in SHARED.items() if parameter.name in names), "Options")
+    return str(getattr(parameter, "rich_help_panel", None) or named)
 
 
 def _argument(parameter: Any) -> str:
@@ -192,9 +228,17 @@ Inputs = Annotated[
 ]
 
 
-def output(help: str, metavar: str = "PATH") -> Any:
-    """The option -o, of what a command writes."""
-    return typer.Option("-o", "--out", metavar=metavar, help=help)
+def output(help: str, metavar: str = "PATH", made: bool = False) -> Any:
+    """The option -o, of what a command writes. made: whether it is a folder that is made at once,
+    so that none that cannot be made ends the work."""
+    folder = _folder if made else None
+    return typer.Option("-o", "--out", metavar=metavar, help=help, callback=folder)
+
+
+def _folder(out: Path | None) -> Path | None:
+    if out is not None:
+        make_folder(out)
+    return out
 
 
 Out = Annotated[
@@ -205,7 +249,7 @@ Out = Annotated[
     ),
 ]
 NewFolder = Annotated[Path, output("Folder to write.")]
-Page = Annotated[Optional[Path], output("Folder for the figures and a page of them.")]
+Page = Annotated[Optional[Path], output("Folder for the figures and a page of them.", made=True)]
 AnyModel = Annotated[
     Path, typer.Argument(help="Folder of a trained model, or of one as transformers saves it.")
 ]
@@ -258,6 +302,14 @@ Export = Annotated[
         help="Write the corpus as JSON lines too, under OUT/jsonl.",
     ),
 ]
+CorpusColumns = Annotated[
+    Optional[str],
+    typer.Option(
+        metavar="NAME,NAME",
+        help="Columns of corpus/ beside id and text; `attributes` are scores and edits. [all]",
+    ),
+]
+Plain = Annotated[bool, typer.Option("--plain", help="Write corpus/ without `attributes`.")]
 Sets = Annotated[
     Optional[list[str]],
     typer.Option(
@@ -299,7 +351,7 @@ TrustCode = Annotated[
 # The options that `CommandOptions` holds: of a command that runs a recipe, of one on documents, of
 # one on documents that engines may run elsewhere, of one that measures documents, of experiments.
 RECIPE = ("out", "workers", "restart", "as_json", "dry_run", "quiet")
-DOCUMENTS = (*RECIPE, "read", "export")
+DOCUMENTS = (*RECIPE, "read", "columns", "plain", "export")
 ENGINES = (*DOCUMENTS, "engine", "address", "slurm", "scratch")
 MEASURES = ("out", "workers", "read", "as_json", "quiet")
 EXPERIMENT = ("workers", "engine", "address", "read", "as_json", "quiet")
@@ -342,6 +394,8 @@ class CommandOptions:
     slurm: Slurm = None
     scratch: Scratch = None
     read: ReadOptions = ReadOptions()
+    columns: CorpusColumns = None
+    plain: Plain = False
     export: Export = None  # the ending of JSON lines that are written beside the corpus
     restart: Restart = False
     as_json: Json = False
@@ -404,7 +458,7 @@ def newest(kind: str, named: Path | None, missing: str) -> Path:
     return named or workspace(missing).need(kind)
 
 
-class DefaultGroup(TyperGroup):
+class DefaultGroup(FittedHelp, TyperGroup):
     """`group IN...` runs the hidden command named `default`; `group sub` runs `sub`.
 
     `group --help` shows the default's help, and the subcommands behind it.
@@ -436,9 +490,9 @@ class DefaultGroup(TyperGroup):
         self.format_commands(ctx, formatter)
 
 
-def group(name: str, help: str, default: bool = False) -> typer.Typer:
+def group(name: str, help: str, panel: str, default: bool = False) -> typer.Typer:
     """A new group of commands of the app; default: whether it is itself a command."""
     kind = DefaultGroup if default else TyperGroup
     commands = Commands(cls=kind, rich_markup_mode=None, no_args_is_help=not default, help=help)
-    app.add_typer(commands, name=name)
+    app.add_typer(commands, name=name, rich_help_panel=panel)
     return commands

@@ -1,9 +1,10 @@
-"""The index, the schema of recipes and the page of settings: `make reference` writes them."""
+"""The index, the schema of recipes and the pages of settings: `make reference` writes them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,60 +14,76 @@ from llmcurate.base.index import FILE as INDEX
 from llmcurate.base.index import index_of, index_text
 from llmcurate.base.terminal import echo
 
-PAGE = "docs/reference.md"
+FOLDER = "docs/reference"
 WORDS = ("step", "reader", "command", "packing")  # what decorators declare things of curate
 INTRODUCTION = """\
 # Reference of settings
 
-Every step of a recipe with its settings, then the other commands with their options, made from the
-fields of the settings by `make reference`. A setting of a step is written in a recipe
-(`- c4: {min_sentences: 3}`), on the command line of any recipe (`--set c4.min_sentences=3`), or as
-an option of the command that runs the step (`llmcurate filter c4 --min-sentences 3`). How a recipe
-is put together: [recipes](recipes.md).
+A page for every step of a recipe with its settings, then one for every other command with its
+options, made from the fields of the settings by `make reference`. A setting of a step is written in
+a recipe (`- c4: {min_sentences: 3}`), on the command line of any recipe (`--set
+c4.min_sentences=3`), or as an option of the command that runs the step (`llmcurate filter c4
+--min-sentences 3`). How a recipe is put together: [recipes](../recipes.md).
 """
 
 
-def reference_page(schema: dict[str, Any]) -> str:
-    """The page, in Markdown, of a schema of recipes."""
+def reference_pages(schema: dict[str, Any]) -> dict[str, str]:
+    """The pages of a schema of recipes, in Markdown, by the names of their files."""
     # Names in upper case are shapes of single settings.
     steps = {n: d for n, d in schema["$defs"].items() if not n[0].isupper()}
-    commands = [f"llmcurate {command.command}" for command in settings_classes().values()]
-    parts = [INTRODUCTION, f"Steps: {_links(steps)}.\n", f"Commands: {_links(commands)}.\n"]
-    chapters = [("read" if name == "read" else f"`{name}`", d) for name, d in steps.items()]
-    chapters += [
-        (f"`llmcurate {command.command}`", class_schema(command))
+    commands = {
+        f"llmcurate {command.command}": class_schema(command)
         for command in settings_classes().values()
-    ]
-    for title, definition in chapters:
-        is_step = not title.startswith("`llmcurate ")
-        paper = f" Published: {definition['paper']}." if is_step and "paper" in definition else ""
-        parts.append(f"## {title}\n\n{definition.get('description', '')}{paper}\n")
-        rows = []
-        for key, field in definition["properties"].items():
-            value = field.get("default")
-            shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            usual = "empty" if value in ("", [], {}) else "none" if value is None else f"`{shown}`"
-            cells = (
-                f"`{key}`" if is_step else f"`--{key.replace('_', '-')}`",
-                type_text(field, schema),
-                usual if "default" in field else "required",
-                field.get("description", ""),
-            )
-            rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n")
-        if rows:
-            head = (
-                f"| {'setting' if is_step else 'option'} | type | default | |\n|---|---|---|---|\n"
-            )
-            parts.append(head + "".join(rows))
+    }
+    pages = {
+        f"{name.replace(' ', '-')}.md": _page(name, definition, name in steps, schema)
+        for name, definition in (steps | commands).items()
+    }
+    parts = [INTRODUCTION]
+    for title, chapters in (("Steps", steps), ("Commands", commands)):
+        rows = [f"## {title}\n", f"| {title.lower()[:-1]} | |", "|---|---|"]
+        rows += [
+            f"| [`{name}`]({name.replace(' ', '-')}.md) | {_first_sentence(definition)} |"
+            for name, definition in chapters.items()
+        ]
+        names = "\n".join(name.replace(" ", "-") for name in chapters)
+        parts += ["\n".join(rows) + "\n", f"```{{toctree}}\n:hidden:\n\n{names}\n```\n"]
+    return {"index.md": "\n".join(parts)} | pages
+
+
+def _page(name: str, definition: dict[str, Any], is_step: bool, schema: dict[str, Any]) -> str:
+    """One step or command: what it does, and a table of its settings."""
+    paper = f" Published: {definition['paper']}." if "paper" in definition else ""
+    parts = [f"# `{name}`\n\n{definition.get('description', '')}{paper}\n"]
+    rows = []
+    for key, field in definition["properties"].items():
+        value = field.get("default")
+        shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        usual = "empty" if value in ("", [], {}) else "none" if value is None else f"`{shown}`"
+        cells = (
+            f"`{key}`" if is_step else f"`--{key.replace('_', '-')}`",
+            type_text(field, schema),
+            usual if "default" in field else "required",
+            field.get("description", ""),
+        )
+        rows.append("| " + " | ".join(_cell(cell) for cell in cells) + " |\n")
+    if rows:
+        head = f"| {'setting' if is_step else 'option'} | type | default | |\n|---|---|---|---|\n"
+        parts.append(head + "".join(rows))
     return "\n".join(parts)
 
 
-def _links(names: Iterable[str]) -> str:
-    return ",\n".join(f"[{n.removeprefix('llmcurate ')}](#{n.replace(' ', '-')})" for n in names)
+def _first_sentence(definition: dict[str, Any]) -> str:
+    words = " ".join(definition.get("description", "").split())
+    return _cell(re.split(r"(?<=[.:]) (?=[A-Z`])", words)[0])
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
 
 
 def main() -> None:
-    """Writes the index, the schema's file and the page, in the current folder."""
+    """Writes the index, the schema's file and the pages, in the current folder."""
     index = index_text("curate", WORDS)
     Path(f"curate/{INDEX}").write_text(index, encoding="utf-8")
     echo(f"wrote curate/{INDEX}")
@@ -74,9 +91,13 @@ def main() -> None:
     for name in names:
         is_step(name)
     schema = recipe_schema(names)
-    for path, text in ((f"pipelines/{FILE}", schema_text(schema)), (PAGE, reference_page(schema))):
-        Path(path).write_text(text, encoding="utf-8")
-        echo(f"wrote {path}")
+    Path(f"pipelines/{FILE}").write_text(schema_text(schema), encoding="utf-8")
+    echo(f"wrote pipelines/{FILE}")
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    Path(FOLDER).mkdir(parents=True)
+    for name, text in reference_pages(schema).items():
+        (Path(FOLDER) / name).write_text(text, encoding="utf-8")
+    echo(f"wrote {FOLDER}")
 
 
 if __name__ == "__main__":

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Optional
 
 import typer
 
+from curate.cli import completion
 from curate.cli.options import (
     EXPERIMENT,
     AllowPython,
     CommandOptions,
+    DryRun,
     Json,
     Quiet,
     Sets,
@@ -25,7 +27,7 @@ from curate.cli.settings import READS_ALL, command
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import LlmcurateError, LockHeld, UsageError, disk_error
 from llmcurate.base.messages import json_values
-from llmcurate.base.terminal import echo, echo_json, say, tell
+from llmcurate.base.terminal import echo, echo_json, say, suggest, tell
 
 if TYPE_CHECKING:
     from curate.api.command_settings import Refresh
@@ -47,11 +49,14 @@ class Request:
     settings: Refresh
 
 
-@command(app, "Refresh", shared=(*EXPERIMENT, "slurm", "dry_run"), reads=READS_ALL)
+@command(app, "Refresh", shared=(*EXPERIMENT, "slurm", "dry_run"), reads=READS_ALL, panel="Operate")
 def refresh(
     out: Annotated[Path, output("Folder of the corpus that grows.", "HOME")],
     recipe: Annotated[
-        Optional[str], typer.Argument(help="A recipe file, or a shipped recipe by name.")
+        Optional[str],
+        typer.Argument(
+            help="A recipe file, or a shipped recipe by name.", autocompletion=completion.recipes
+        ),
     ] = None,
     inputs: Annotated[
         Optional[list[str]],
@@ -190,6 +195,7 @@ def _print_outcome(outcome: Refreshed, how: How, as_json: bool) -> None:
         echo(f"products: {outcome.products}")
     if outcome.kind in ("run", "rebuild") and not how.quiet:
         echo(f"report: {outcome.home / 'runs' / str(outcome.name) / 'report.html'}")
+        suggest("browse", outcome.home, quiet=as_json)
     if as_json:
         echo_json(json_values(outcome))
 
@@ -246,9 +252,10 @@ def _say_purged(outcome: Refreshed, entries: list[tuple[str, str]]) -> None:
     echo(f"no snapshot holds the {counted(documents, 'document')} that these entries name any more")
 
 
-@command(app, "Forget")
+@command(app, "Forget", panel="Operate")
 def forget(
     home: Annotated[Path, typer.Argument(metavar="HOME", help="The folder of the refreshes.")],
+    dry_run: DryRun = False,
     as_json: Json = False,
     quiet: Quiet = False,
     **settings: Any,
@@ -262,9 +269,10 @@ def forget(
     llmcurate forget corpus-home --domain example.org --url https://a.test/page
     """
     from curate.api.command_settings import Forget
-    from curate.refresh import run
+    from curate.refresh import run, snapshot
+    from curate.refresh.forgetting import Removals
     from curate.refresh.outcome import How
-    from curate.run.homes import FILE
+    from curate.run.homes import CURRENT, FILE
 
     chosen = Forget.of(**settings)
     how = How(quiet=quiet)
@@ -272,6 +280,12 @@ def forget(
     entries = _entries(options, chosen.list)
     if not (home / FILE).is_file():
         raise UsageError(f"{home} is no folder of `llmcurate refresh`: it has no {FILE}")
+    if dry_run:
+        parts = (home / CURRENT).glob("*.parquet")
+        found = sum(len(Removals.of(entries).in_part(part, "")) for part in parts)
+        older = len(snapshot.names(home)) - 1 if chosen.purge else 0
+        echo(f"would go: {counted(found, 'document')}, {counted(older, 'older snapshot')}")
+        return
     if chosen.purge:
         how.keep = 1
     outcome = run.forget(home, entries, how)

@@ -31,7 +31,7 @@ from llmcurate.base.errors import UsageError
 from llmcurate.base.terminal import echo
 
 
-@app.command()
+@app.command(rich_help_panel="Curate")
 def init(folder: Annotated[Path, typer.Argument(help="The new workspace.")] = Path()) -> None:
     """Make a folder a workspace, with a first recipe.
 
@@ -48,7 +48,7 @@ def init(folder: Annotated[Path, typer.Argument(help="The new workspace.")] = Pa
     echo(f"next: {enter}llmcurate run {RECIPE} IN (archives, parquet, JSON lines, CSV, texts)")
 
 
-@command(app, "Forecast", shared=ENGINES)
+@command(app, "Forecast", shared=ENGINES, panel="Curate")
 def run(
     recipe: Annotated[
         Optional[str],
@@ -113,7 +113,7 @@ def _with_forecast(options: CommandOptions, **settings: Any) -> CommandOptions:
     return replace(options, scale=Scale(chosen.sample, size, chosen.price))
 
 
-@command(app, "extract")
+@command(app, "extract", panel="Curate")
 def extract(
     inputs: Inputs = None, sets: Sets = None, *, options: CommandOptions, **settings: Any
 ) -> None:
@@ -161,7 +161,7 @@ def _filters_with(setting: str) -> str:
     return f"the filter {' or '.join(names)}" if names else ""
 
 
-@command(app, _filters, "filter", owners=_filters_with, choices=FILTERS)
+@command(app, _filters, "filter", owners=_filters_with, choices=FILTERS, panel="Curate")
 def filter_(
     rules: Annotated[
         str,
@@ -202,7 +202,7 @@ def filter_(
     run_steps("filter", steps, inputs, replace(options, allow_python=True), sets)
 
 
-@app.command()
+@app.command(rich_help_panel="Curate")
 def demo(
     out: Annotated[Path, output("Folder of the demo's workspace.")] = Path("demo"),
     sets: Sets = None,

@@ -14,6 +14,7 @@ from curate.cli.options import (
     Inputs,
     Json,
     NewFolder,
+    Quiet,
     ReadOptions,
     Restart,
     Sets,
@@ -24,13 +25,11 @@ from curate.cli.settings import command, run_steps
 from llmcurate.base.disk.files import make_folder
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal import answer, echo, echo_json
+from llmcurate.base.terminal import answer, echo, echo_json, suggest
 
 NARROW = 0.2  # of the middle 80 % of the scores: a model that has seen too little
 
-quality_app = group(
-    "quality", "Score documents by a quality classifier (quality IN...).", default=True
-)
+quality_app = group("quality", "Score documents by a quality classifier.", "Curate", default=True)
 Positive = Annotated[
     list[str], typer.Option("--positive", metavar="IN", help="Good documents. [repeatable]")
 ]
@@ -66,6 +65,7 @@ def quality_train(
     out: NewFolder,
     restart: Restart = False,
     as_json: Json = False,
+    quiet: Quiet = False,
     *,
     read: ReadOptions,
     **settings: Any,
@@ -94,11 +94,11 @@ def quality_train(
     asked = {"command": "quality train", "positive": positive, "negative": negative, **settings}
     asked |= read.given()
     claim(out, [out / name for name in ("quality.bin", "quality.ftz", "card.json")], asked, restart)
-    of_training = chosen.model_dump(exclude={"preset", "balance", "samples"}, exclude_none=True)
-    how = reading(read)  # either set
-    good, rest = Texts(positive, as_json, how), Texts(negative, as_json, how)
+    of_training = chosen.model_dump(exclude={"preset", "balance", "documents"}, exclude_none=True)
+    how, silent = reading(read), quiet or as_json  # of either set
+    good, rest = Texts(positive, silent, how), Texts(negative, silent, how)
     training = replace(PRESETS[preset], **of_training)
-    card = train(good, rest, out, training, call_apart, chosen.samples, chosen.balance, preset)
+    card = train(good, rest, out, training, call_apart, chosen.documents, chosen.balance, preset)
     if as_json:
         echo_json(card)
         return
@@ -112,18 +112,20 @@ def quality_train(
             " train on more documents, with more --epochs or a higher --lr"
         )
     echo(f"wrote {out / card['file']} ({card['bytes']:,} bytes) and {out / 'card.json'}")
+    suggest("quality", "threshold", out, *negative, "--keep", 0.1)
 
 
 @command(quality_app, None, "threshold")
 def quality_threshold(
     model: Model,
     inputs: Annotated[list[str], typer.Argument(metavar="IN...", help="The corpus.")],
-    keep: Annotated[
+    keep_fraction: Annotated[
         list[float],
         typer.Option(metavar="FLOAT", help="Fraction that is to stay, as 0.1. [repeatable]"),
     ],
     label: Label = None,
     as_json: Json = False,
+    quiet: Quiet = False,
     *,
     read: ReadOptions,
 ) -> None:
@@ -131,19 +133,19 @@ def quality_threshold(
 
     \b
     Example:
-    llmcurate quality threshold quality.bin corpus/ --keep 0.1
+    llmcurate quality threshold quality.bin corpus/ --keep-fraction 0.1
     """
     from curate.scoring.quality.measures import threshold_of
     from curate.scoring.quality.model import Classifier
     from curate.scoring.quality.train import Texts, score_all
 
-    for fraction in keep:
+    for fraction in keep_fraction:
         if not 0 < fraction <= 1:
-            raise UsageError(f"--keep {fraction:g}: a fraction lies above 0 and is at most 1")
-    texts = Texts(inputs, as_json, reading(read))
+            raise UsageError(f"--keep-fraction {fraction:g}: give more than 0 and at most 1")
+    texts = Texts(inputs, quiet or as_json, reading(read))
     scores = score_all(Classifier(model, label), texts)
     rows = []
-    for fraction in keep:
+    for fraction in keep_fraction:
         threshold = threshold_of(scores, fraction)
         kept = int((scores >= threshold).sum())
         rows.append({"keep": fraction, "threshold": threshold, "kept": kept})
@@ -156,7 +158,7 @@ def quality_threshold(
     answer(figures, "\n".join(lines), as_json)
 
 
-language_app = group("language", "Label documents by language (language IN...).", default=True)
+language_app = group("language", "Label documents by language.", "Curate", default=True)
 
 
 @command(language_app, "language", DEFAULT, hidden=True)
@@ -172,7 +174,7 @@ def language(
     run_steps("language", [("language", settings)], inputs, options, sets)
 
 
-@command(language_app, "language_model", "train", flags={"column": "--label"})
+@command(language_app, "language_model", "train", flags={"column": "--label-column"})
 def language_train(
     inputs: Inputs = None, sets: Sets = None, *, options: CommandOptions, **settings: Any
 ) -> None:
@@ -182,14 +184,12 @@ def language_train(
 
     \b
     Example:
-    llmcurate language train labelled.jsonl -o model --label lang --piece-chars 300
+    llmcurate language train labelled.jsonl -o model --label-column lang --piece-chars 300
     """
     run_steps("language-model", [("language_model", settings)], inputs, options, sets)
 
 
-perplexity_app = group(
-    "perplexity", "Sort documents by perplexity (perplexity IN...).", default=True
-)
+perplexity_app = group("perplexity", "Sort documents by perplexity.", "Curate", default=True)
 
 
 @command(perplexity_app, "perplexity", DEFAULT, hidden=True)

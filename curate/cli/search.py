@@ -15,7 +15,7 @@ from llmcurate.base.terminal import answer
 if TYPE_CHECKING:
     from curate.dedup.suffix_array.search import Hit, Longest, Matches
 
-search_app = group("search", "Find phrases in a corpus (search OUT PHRASE).", default=True)
+search_app = group("search", "Find phrases in a corpus.", "Look", default=True)
 
 
 @command(search_app, "Search", DEFAULT, hidden=True)

@@ -18,6 +18,7 @@ import typer
 from curate.cli import completion
 from curate.cli.options import DOCUMENTS, Command, CommandOptions, ReadOptions, shown_facts
 from curate.steps.registry import limits_text, summary_of
+from llmcurate.base.disk.units import as_whole
 from llmcurate.base.errors import UsageError
 from llmcurate.base.terminal import say
 
@@ -28,8 +29,10 @@ if TYPE_CHECKING:
 Steps = list[tuple[str, dict[str, Any]]]  # names, and the settings that the command itself decides
 TYPES = {"integer": int, "number": float, "boolean": bool, "string": str}
 METAVARS = {int: "INTEGER", float: "FLOAT", str: "TEXT", list[str]: "TEXT"}
+FLAGS = {"special_tokens": "--special", "vocab_size": "--vocab"}  # the others are named as settings
 # Words that the shell completes for a setting.
-WORDS = {(step, "model"): completion.presets for step in ("pretrain", "Ablate")}
+WORDS = {(step, "model"): completion.presets for step in ("pretrain", "Ablate", "MixSearch")}
+COLUMNS = "by column text_column date_column label_column loss_mask words".split()
 # The options that stand behind the settings of a command.
 LAST = (
     "sets workers engine address slurm scratch limit share text_column date_column split"
@@ -84,7 +87,6 @@ def _type(field: dict[str, Any]) -> Any:
     """The Python type of an option's value; None for mappings and lists of them."""
     kinds = [field, *field.get("anyOf", ())]
     types = [k.get("type", "string" if "const" in k or "enum" in k else "") for k in kinds]
-    types += ["string" for k in kinds if k.get("format") == "count"]
     if any(k.get("items", {}).get("type") == "string" for k in kinds):
         return list[str]
     if "string" in types:
@@ -92,19 +94,27 @@ def _type(field: dict[str, Any]) -> Any:
     return next((TYPES[name] for name in types if name in TYPES), None)
 
 
+def _whole_number(text: str) -> int:
+    if isinstance(number := as_whole(text), int):
+        return number
+    raise typer.BadParameter("give a whole number, such as 100000, 100k or 1e5")
+
+
 def _parameter(
     step: str, name: str, field: dict[str, Any], kind: Any, flag: str | None
 ) -> inspect.Parameter:
-    flag = flag or f"--{name.replace('_', '-')}"
+    flag = flag or FLAGS.get(name, f"--{name.replace('_', '-')}")
     plain = kind is bool and step[0].isupper() and field.get("default") is False
     if kind is bool and not plain:
         flag = f"{flag}/--no-{flag.removeprefix('--')}"
     kinds = (field, *field.get("anyOf", ()))
     path = any(k.get("format") == "path" for k in kinds)
+    words: Any = completion.columns if name in COLUMNS else WORDS.get((step, name))
     facts = ""
     if not plain:  # choices, limits and default, in brackets
         whole = {name: value for part in kinds for name, value in part.items()}
         choices = [f"one of {', '.join(map(str, whole['enum']))}"] if "enum" in whole else []
+        words = words or completion.among(whole.get("enum", ()))
         repeatable = ["repeatable"] if kind == list[str] else []
         texts = [*choices, *limits_text(whole), *repeatable]
         facts = shown_facts(texts, field.get("default"), "default" not in field)
@@ -112,8 +122,10 @@ def _parameter(
         flag,
         help=" ".join(filter(None, [field.get("description"), facts])),
         metavar="PATH" if path else METAVARS.get(kind),
-        autocompletion=WORDS.get((step, name)),
+        parser=_whole_number if kind is int else None,
+        autocompletion=words,
         show_default=False,
+        rich_help_panel=field.get("section"),
     )
     return inspect.Parameter(
         name,
@@ -169,6 +181,7 @@ def command(
     steps: str | Callable[[list[str]], Steps] | None = None,
     name: str | None = None,
     *,
+    panel: str | None = None,
     hidden: bool = False,
     shared: Sequence[str] = DOCUMENTS,
     owners: Callable[[str], str] = lambda setting: "",
@@ -179,10 +192,11 @@ def command(
     """A command of app whose function takes the settings that were given as its `**settings`.
 
     steps: a step's name, the class of the command's own settings, or the steps that a list of
-    arguments asks for; None: it has none. shared: the options of `CommandOptions` that a parameter
-    `options` stands for. owners: which arguments would offer a setting, for the error message.
-    flags: options named otherwise than their setting. choices: names of steps that help lists.
-    reads: options that a parameter `read`, or `read` of the shared options, stands for.
+    arguments asks for; None: it has none. panel: its place in `llmcurate --help`. shared: the
+    options of `CommandOptions` that a parameter `options` stands for. owners: which arguments would
+    offer a setting, for the error message. flags: options named otherwise than their setting.
+    choices: names of steps that help lists. reads: options that a parameter `read`, or `read` of
+    the shared options, stands for.
     """
     fixed: Steps = [(steps, {})] if isinstance(steps, str) else []
     chosen = steps if callable(steps) else lambda arguments: fixed
@@ -198,7 +212,8 @@ def command(
             "reads": tuple(reads),
         }
         kind = type("SettingsCommand", (SettingsCommand,), members)
-        app.command(name, cls=kind, hidden=hidden)(_spelled_out(function, [], {}, shared, reads))
+        spelled = _spelled_out(function, [], {}, shared, reads)
+        app.command(name, cls=kind, hidden=hidden, rich_help_panel=panel)(spelled)
         return function
 
     return register

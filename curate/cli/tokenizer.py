@@ -13,6 +13,8 @@ from curate.cli.options import (
     CommandOptions,
     Inputs,
     Json,
+    Page,
+    Quiet,
     ReadOptions,
     Restart,
     Sets,
@@ -31,10 +33,10 @@ if TYPE_CHECKING:
     from curate.run.records import Outcome
 
 KINDS = "tokenizer.json, its folder, SentencePiece's .model or tiktoken's .tiktoken."
-tokenizer_app = group("tokenizer", "Train, judge and change tokenizers; encode token shards.")
+tokenizer_app = group("tokenizer", "Train, judge, change tokenizers; encode shards.", "Tokenizer")
 
 
-@command(tokenizer_app, "tokenizer", "train", flags={"special_tokens": "--special"})
+@command(tokenizer_app, "tokenizer", "train")
 def train(
     inputs: Inputs = None,
     regex: Annotated[
@@ -142,10 +144,9 @@ def tokenizer_eval(
     on: Annotated[
         list[str], typer.Option("--on", metavar="DATA", help="Texts to judge on. [repeatable]")
     ],
-    out: Annotated[
-        Optional[Path], output("Folder for evaluation.json and evaluation.html.")
-    ] = None,
+    out: Page = None,
     as_json: Json = False,
+    quiet: Quiet = False,
     *,
     read: ReadOptions,
     **settings: Any,
@@ -158,20 +159,16 @@ def tokenizer_eval(
     Example:
     llmcurate tokenizer eval tok other/tokenizer.json --on corpus/ --show 3 -o judged
     """
-    import shutil
     import sys
 
     from curate.api.command_settings import TokenizerEval
-    from curate.inspect.results import check_folder
     from curate.inspect.tokenizers import evaluate
 
-    check_folder(out)
     chosen = TokenizerEval.of(**settings)
     options = chosen.model_dump(exclude={"color"})
-    evaluation = evaluate(tokenizers, on, quiet=as_json, read=reading(read), **options)
+    evaluation = evaluate(tokenizers, on, quiet=quiet or as_json, read=reading(read), **options)
     colours = coloured(sys.stdout) if chosen.color is None else chosen.color
-    width = shutil.get_terminal_size().columns
-    replace(evaluation, width=width, colours=colours).show(out, as_json, colours)
+    replace(evaluation, colours=colours).show(out, as_json, colours)
 
 
 Source = Annotated[
@@ -200,7 +197,7 @@ def convert(
             help="How text is cut, for a .tiktoken file: gpt2, cl100k, o200k, llama3 or qwen2.",
         ),
     ] = None,
-    verify: Annotated[
+    on: Annotated[
         Optional[list[str]],
         typer.Option(
             metavar="DATA",
@@ -209,6 +206,7 @@ def convert(
     ] = None,
     restart: Restart = False,
     as_json: Json = False,
+    quiet: Quiet = False,
     *,
     read: ReadOptions,
 ) -> None:
@@ -223,13 +221,13 @@ def convert(
     from tokenize_kit.change.convert import convert as run
 
     asked = {"tokenizer": tokenizer, "to": to, "pattern": pattern}
-    texts = buffers(verify, as_json, reading(read)) if verify else None
+    texts = buffers(on, quiet or as_json, reading(read)) if on else None
     claim_for("convert", out, restart, **asked)
     card = run(tokenizer, out, to, pattern=pattern, batches=texts and texts())
     if as_json:
         echo_json({"out": str(out), **card.json()})
         return
-    say(f"wrote {out}", False)
+    say(f"wrote {out}", quiet)
     count = card.verified_texts
     echo(
         f"the same ids in {count - card.ties:,} of {counted(count, 'text')}"

@@ -30,7 +30,7 @@ from curate.products.needs import needs_training
 from llmcurate.base.disk.files import set_aside
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal import answer, echo, say, table
+from llmcurate.base.terminal import answer, echo, say, suggest, table
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -58,26 +58,34 @@ Trained = Annotated[
 ]
 
 
-@command(app, "pretrain", shared=RECIPE, reads=READS_TEXTS)
+def say_checkpoint(model: Path, which: str, quiet: bool = False) -> None:
+    """Says which checkpoint of a model is used, where that is not the last."""
+    from train.runs.checkpoint import choice
+
+    if line := choice(model, which):
+        say(line, quiet)
+
+
+@command(app, "pretrain", shared=RECIPE, reads=READS_TEXTS, panel="Train")
 def pretrain(
     shards: Annotated[
         Optional[Path],
         typer.Argument(help="Folder of token shards. In a workspace the default is the newest."),
-    ] = None,
-    texts: Annotated[
-        Optional[list[str]],
-        typer.Option(
-            "--eval",
-            metavar="NAME=PATH",
-            help="Text that is scored whole when held-out text is, by source: documents that"
-            " llmcurate reads, or token shards. [repeatable]",
-        ),
     ] = None,
     task: Annotated[
         Optional[str],
         typer.Option(
             help="Task that a model is fine-tuned for, on a file in JSON lines in place of shards:"
             " classify, token or span; --objective of that kind."
+        ),
+    ] = None,
+    on: Annotated[
+        Optional[list[str]],
+        typer.Option(
+            metavar="NAME=PATH",
+            help="Text that is scored whole when held-out text is, by source: documents that"
+            " llmcurate reads, or token shards. [repeatable]",
+            rich_help_panel="Evaluation",
         ),
     ] = None,
     sets: Sets = None,
@@ -97,7 +105,7 @@ def pretrain(
     llmcurate pretrain shards/ -o model --steps 200 --lr 0.001 --rows 8
     llmcurate pretrain shards/ -o model --model 30m --set model.attention.window=64
     llmcurate pretrain labelled.jsonl -o topics --model model --task classify
-    llmcurate pretrain shards/ -o model --eval news=news.jsonl --eval wiki=wiki/corpus
+    llmcurate pretrain shards/ -o model --on news=news.jsonl --on wiki=wiki/corpus
     """
     import os
 
@@ -120,8 +128,8 @@ def pretrain(
         settings = {**settings, "shards": str(folder)}
     if task is not None:
         settings = {**settings, "objective": task}
-    if texts:
-        settings = {**settings, "eval": named_paths(texts)}
+    if on:
+        settings = {**settings, "eval": named_paths(on)}
     whole = (*(sets or ()), *read_changes(read))
     options = replace(options, allow_python=True)  # what the command names, its user chose
     run_steps("pretrain", [("pretrain", settings)], [], options, whole)
@@ -145,7 +153,7 @@ def _fresh_shards(space: Workspace, options: CommandOptions) -> Path:
     return encode(vocabulary, [str(source)], replace(options, out=None, as_json=False)).out
 
 
-@command(app, "Generate")
+@command(app, "Generate", panel="Train")
 def generate(
     beginnings: Annotated[
         Optional[list[str]],
@@ -182,7 +190,8 @@ def generate(
             min_p=chosen.min_p,
             repetition_penalty=chosen.repetition_penalty,
         )
-        trained, tokens = load(folder, device=chosen.device)
+        say_checkpoint(folder, chosen.checkpoint, as_json)
+        trained, tokens = load(folder, device=chosen.device, which=chosen.checkpoint)
         completions = complete(
             trained,
             tokens,
@@ -198,9 +207,10 @@ def generate(
     suffix = chosen.suffix or ""
     text = "\n---\n".join(c.text if apart else c.prompt + c.text + suffix for c in completions)
     answer({"seed": chosen.seed, "completions": [vars(c) for c in completions]}, text, as_json)
+    suggest("export", *([model] if model else ["--format", "hf"]), "-o", "hf", quiet=as_json)
 
 
-@app.command()
+@app.command(rich_help_panel="Train")
 def which(
     step: Annotated[
         int,
@@ -210,7 +220,7 @@ def which(
             min=1,
         ),
     ],
-    run: Trained = None,
+    model: Trained = None,
     shards: Annotated[
         Optional[Path],
         typer.Option(metavar="PATH", help="Folder of its shards, if they were moved."),
@@ -223,9 +233,9 @@ def which(
 
     \b
     Example:
-    llmcurate which --run model --step 1234
+    llmcurate which --model model --step 1234
     """
-    folder = newest("model", run, "--run")
+    folder = newest("model", model, "--model")
     with needs_training():
         from train.measure.step_documents import which as documents_of
 
@@ -284,11 +294,11 @@ def _check_text(text: str, where: str) -> None:
         raise UsageError(f"{where}: not UTF-8") from None
 
 
-@command(app, "Export")
+@command(app, "Export", panel="Train")
 def export(inputs: Inputs = None, *, options: CommandOptions, **settings: Any) -> None:
     """Write a corpus, or a model, for other tools.
 
-    A corpus becomes OUT/jsonl/part-*.jsonl.zst with all columns; or OUT/warc/part-*.warc.gz,
+    A corpus becomes OUT/jsonl/part-*.jsonl.zst; or OUT/warc/part-*.warc.gz,
     OUT/signatures.parquet (datasketch's LeanMinHash) or OUT/filter.bloom (pybloom-live).
 
     \b
@@ -304,13 +314,15 @@ def export(inputs: Inputs = None, *, options: CommandOptions, **settings: Any) -
     kinds = kinds_of(Path(inputs[0])) if inputs else []
     is_model = "model" in kinds and set(kinds).isdisjoint(OF_DOCUMENTS)
     if chosen.format == "hf" or ("format" not in settings and is_model):
-        export_model(inputs or [], chosen.dtype, options)
+        export_model(inputs or [], chosen.dtype, options, chosen.checkpoint)
     else:
-        settings = chosen.model_dump(include={"format", "compression", "key"})
+        settings = chosen.model_dump(include={"format", "compression", "attributes", "key"})
         run_steps("export", [("export", settings)], inputs, options)
 
 
-def export_model(inputs: list[str], dtype: str, options: CommandOptions) -> None:
+def export_model(
+    inputs: list[str], dtype: str, options: CommandOptions, which: str = "best"
+) -> None:
     """Writes a trained model as a folder that transformers opens."""
 
     if len(inputs) > 1:
@@ -325,12 +337,13 @@ def export_model(inputs: list[str], dtype: str, options: CommandOptions) -> None
         from train.hf.export import export as write
 
         if options.dry_run:
-            checkpoint, _, family = chosen(run)
+            checkpoint, _, family = chosen(run, which)
             echo(f"export: {checkpoint} as {family.architecture} to {out}")
             return
         if options.restart and out.exists():
             say(f"{out} is now {set_aside(out)}")
-        summary = write(run, out, dtype=dtype, finish=_tokenizer_files)
+        say_checkpoint(run, which, options.quiet or options.as_json)
+        summary = write(run, out, dtype=dtype, finish=_tokenizer_files, which=which)
     text = (
         f"{out}: {summary.architecture}, {summary.parameters:,} parameters in"
         f" {summary.dtype}, {summary.bytes / 1e6:,.1f} MB, from {summary.checkpoint}"
@@ -351,7 +364,7 @@ def _tokenizer_files(folder: Path, tokenizer: Tokenizer, end: str | None) -> Non
         path.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-@app.command("import")
+@app.command("import", rich_help_panel="Train")
 def import_(
     folder: Annotated[Path, typer.Argument(help="A model's folder, as transformers saves it.")],
     out: NewFolder,
@@ -387,3 +400,4 @@ def import_(
         f"{counted(summary.vocab, 'token')}, context {summary.context:,}"
     )
     answer(vars(summary) | {"out": str(out)}, text, as_json, quiet)
+    suggest("generate", "--model", out, quiet=quiet or as_json)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from curate.steps.contracts import Settings
 
 
-@app.command()
+@app.command(rich_help_panel="Operate")
 def warmup(
     recipes: Annotated[
         Optional[list[str]],

@@ -140,7 +140,7 @@ def write_indexes(out: Path, dedups: list[IndexedStep]) -> None:
     for dedup in dedups:
         if dedup.step.settings is not None:
             labels.add(dedup.step.label)
-            if not _is_complete(home / dedup.step.label, dedup.key):
+            if not is_complete(home / dedup.step.label, dedup.key):
                 _write(home / dedup.step.label, dedup, out.resolve().name)
     for path in home.iterdir() if home.is_dir() else ():
         if path.is_dir() and path.name not in labels:
@@ -189,10 +189,16 @@ def all_written(out: Path, dedups: list[IndexedStep]) -> bool:
         all((out / name).exists() for name in dedup.leaves)
         and (
             dedup.step.settings is None
-            or _is_complete(out / FOLDER / dedup.step.label, dedup.key, content=False)
+            or is_complete(out / FOLDER / dedup.step.label, dedup.key, content=False)
         )
         for dedup in dedups
     )
+
+
+def record_before(step: Comparable, name: str, key: str) -> IndexRecord:
+    """The record of an index that has no files yet."""
+    settings = step.settings or {}
+    return IndexRecord(VERSION, name, step.step, step.label, step.version, settings, key, False, {})
 
 
 def _write(target: Path, dedup: IndexedStep, name: str) -> None:
@@ -210,13 +216,10 @@ def _write(target: Path, dedup: IndexedStep, name: str) -> None:
     for inner, path in linked.items():
         (aside / inner).parent.mkdir(parents=True, exist_ok=True)
         link(path, aside / inner)
-    step, earlier = dedup.step, dedup.seals()
+    earlier = dedup.seals()
     files = {inner: earlier.get(str(path)) or seal(path) for inner, path in linked.items()}
-    settled, settings = dedup.corpus.ids_changed, step.settings or {}
-    record = IndexRecord(
-        VERSION, name, step.step, step.label, step.version, settings, dedup.key, settled, files
-    )
-    write_record(aside, record)
+    record = record_before(dedup.step, name, dedup.key)
+    write_record(aside, replace(record, settled=dedup.corpus.ids_changed, files=files))
     remove(target, inside=target.parent.parent)
     aside.rename(target)
     sync_path(target.parent)
@@ -269,7 +272,7 @@ def seal_again(folder: Path) -> None:
     write_record(folder, replace(record, files={name: seal(folder / name) for name in names}))
 
 
-def _is_complete(target: Path, key: str, content: bool = True) -> bool:
+def is_complete(target: Path, key: str, content: bool = True) -> bool:
     """Return whether the folder is the index of that key. content: and holds what was written."""
     record = record_of(target)
     if record is None or (record.version, record.key) != (VERSION, key):
@@ -306,20 +309,35 @@ def all_in(out: Path) -> list[Index]:
     return [Index(record.name, folder, record) for folder, record in records]
 
 
+def named(against: str) -> tuple[str, str]:
+    """(name, path) of `against`: NAME=path, or a path, whose name is empty."""
+    name, equals, path = against.partition("=")
+    return (name, path) if equals and "/" not in name else ("", against)
+
+
+def is_documents(against: str, step: str) -> bool:
+    """Whether `against` means documents: files, folders and URLs without an index, and runs that
+    kept documents and have no index of this step."""
+    _, path = named(against)
+    out = Path(path)
+    if not (steps := [_read(folder).step for folder in folders(out)]):
+        return "://" in path or (out.exists())
+    return step not in steps and (out / "corpus").is_dir()
+
+
 def find(against: str, step: Comparable) -> Index:
     """The index that `against` (a folder, or NAME=folder) means for this step.
 
     UsageError where there is none, or one made with settings that cannot be compared.
     """
-    name, equals, path = against.partition("=")
-    if not equals or "/" in name:
-        name, path = "", against
+    name, path = named(against)
     out = Path(path)
     index_folders = folders(out)
     if not index_folders:
+        missing = "no index there" if out.exists() else "does not exist"
         raise UsageError(
-            f"{step.label}: against {path}: no index there; name the OUT folder of a finished"
-            f" {step.step} run"
+            f"{step.label}: against {path}: {missing}; name documents, or the OUT folder of a"
+            f" finished {step.step} run"
         )
     records = [(p, _read(p)) for p in index_folders]
     candidates = [(p, r) for p, r in records if r.step == step.step]

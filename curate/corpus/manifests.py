@@ -24,6 +24,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from xxhash import xxh3_128_intdigest
 
+from curate.documents.attributes import DocumentsFile, unpack
 from curate.documents.documents import NUMBER, PAYLOAD
 from llmcurate.base.disk.files import file_digest, replacing
 
@@ -179,14 +180,14 @@ def keys(table: pa.Table) -> pa.Table:
 def kept_schema(folder: Path, part: int) -> pa.Schema:
     """The schema of what a stage kept, both files together."""
     both = [pq.read_schema(part_path(folder, part, kind)) for kind in ("kept", "keys")]
-    return pa.schema([field for schema in both for field in schema])
+    return pa.schema([field for s in both for field in unpack(s.empty_table()).schema])
 
 
 def read_kept(folder: Path, part: int, rows: int) -> Iterator[pa.Table]:
     """Yield what a stage kept of a partition, in batches of at most `rows` rows. A batch lies in
     one row group of either file, since a group ends early if its rows have many bytes."""
     with (
-        pq.ParquetFile(part_path(folder, part, "kept")) as kept,
+        DocumentsFile(part_path(folder, part, "kept")) as kept,
         pq.ParquetFile(part_path(folder, part, "keys")) as inner,
     ):
         names = [*kept.schema_arrow.names, *inner.schema_arrow.names]

@@ -29,7 +29,7 @@ from curate.corpus.shuffle.tasks import (
 )
 from curate.corpus.sketches import Sketches
 from curate.dedup import survivors
-from curate.dedup.removal import DedupStep, dropped
+from curate.dedup.removal import DocumentDedup, dropped
 from curate.documents.documents import Documents
 from curate.steps.contracts import step
 from llmcurate.base.disk.database import literal, paths_literal
@@ -60,7 +60,7 @@ def normal_text(text: str) -> str:
         "newest": {"key": "url", "survivor": "newest"},  # of each URL, then of near duplicates
     },
 )
-class DedupExact(DedupStep):
+class DedupExact(DocumentDedup):
     """Keeps one document of each set with the same text or URL."""
 
     in_tasks: ClassVar[bool] = True
@@ -89,9 +89,9 @@ class DedupExact(DedupStep):
     )
 
     @property
-    def reach(self) -> Literal["one"]:
-        """One of all documents with the same text or URL stays."""
-        return "one"
+    def meets_by(self) -> str | None:
+        """The digest of the text or URL."""
+        return "key" if self.keep == "one" else None
 
     @property
     def method(self) -> str:
@@ -99,13 +99,9 @@ class DedupExact(DedupStep):
         return f"exact:{self.key}"
 
     @property
-    def obstacle(self) -> None:
-        """None: what came first stays, or the newest version of a page."""
-
-    @property
     def replaces(self) -> bool:
         """Newer versions of a page replace those of earlier runs."""
-        return self.key == "url" and self.survivor == "newest"
+        return self.key == "url" and self.survivor == "newest" and self.keep == "one"
 
     def _texts(self, docs: Documents) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The bytes of each row that are hashed, as (data: uint8[bytes], offsets: int64[rows + 1],

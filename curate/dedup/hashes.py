@@ -19,6 +19,7 @@ import numpy as np
 
 from curate.text.hashing import hash128
 from llmcurate.base.kernels import njit
+from llmcurate.base.terminal import table
 
 Digest = Callable[[memoryview], bytes]
 PARAGRAPH = 100  # bytes of a short text in the comparison
@@ -148,17 +149,17 @@ def _odds(value: float) -> str:
 
 def hash_table(rows: list[HashSpeed], size: int = 2000) -> str:
     """The rows of `hash_speeds` for a terminal."""
-    lines = [
-        f"{'':<18}{f'documents of {size} bytes':>26}{f'pieces of {min(PARAGRAPH, size)} bytes':>26}"
-        f"{'odds of a collision at':>26}",
-        f"{'hash':<13}{'bits':>5}{'MB/s':>11}{'texts/s':>15}{'MB/s':>11}{'texts/s':>15}"
-        f"{'10^9 texts':>13}{'10^12 texts':>13}",
+    head = ["hash", "bits"]
+    for text in (f"{size} bytes", f"{min(PARAGRAPH, size)} bytes"):
+        head += [f"texts of {text}: MB/s", "texts/s"]
+    head += ["odds of a collision at 10^9 texts", "at 10^12 texts", ""]
+    cells = [
+        [
+            *(row.hash, str(row.bits)),
+            *(f"{row.documents_mb_per_second:.0f}", f"{row.documents_per_second:,}"),
+            *(f"{row.paragraphs_mb_per_second:.0f}", f"{row.paragraphs_per_second:,}"),
+            *(_odds(row.odds_1e9), _odds(row.odds_1e12), row.about),
+        ]
+        for row in rows
     ]
-    for r in rows:
-        lines.append(
-            f"{r.hash:<13}{r.bits:>5}"
-            f"{r.documents_mb_per_second:>11.0f}{r.documents_per_second:>15,}"
-            f"{r.paragraphs_mb_per_second:>11.0f}{r.paragraphs_per_second:>15,}"
-            f"{_odds(r.odds_1e9):>13}{_odds(r.odds_1e12):>13}  {r.about}"
-        )
-    return "\n".join(lines)
+    return "\n".join(table(head, cells, left=(0, 8)))

@@ -97,6 +97,7 @@ class DedupStep(Removal):
     free: ClassVar[frozenset[str]] = frozenset({"survivor", "against", "max_removal"})
 
     _earlier: list[indexes.Index] | None = PrivateAttr(default=None)
+    _given: dict[str, indexes.Index] = PrivateAttr(default_factory=dict)  # by entry of `against`
 
     survivor: survivors.Survivor = Field(
         "longest",
@@ -109,9 +110,9 @@ class DedupStep(Removal):
     against: tuple[str, ...] = Field(
         (),
         description=(
-            "Finished runs (OUT or NAME=OUT) whose documents count as earlier ones: a "
-            "document that matches any of them is dropped, whether that run kept its copy "
-            "or not. The survivor policy is then `first`."
+            "Documents (files, folders, URLs) or finished runs (OUT), also as NAME=PATH, that "
+            "count as earlier ones: a document that matches any of them is dropped, whether a "
+            "run kept its copy or not. The survivor policy is then `first`."
         ),
     )
 
@@ -162,11 +163,20 @@ class DedupStep(Removal):
 
     def _open_indexes(self) -> list[indexes.Index]:
         own = indexes.Comparable(self.name, self.label, self.version, self.comparable())
-        found_indexes = [indexes.find(name, own) for name in self.against]
+        found_indexes = [self._given.get(name) or indexes.find(name, own) for name in self.against]
         names = [index.name for index in found_indexes]
         if len(set(names)) < len(names):
             raise indexes.duplicate_name(self.label, next(n for n in names if names.count(n) > 1))
         return found_indexes
+
+    def take_index(self, against: str, index: indexes.Index) -> None:
+        """Takes the index of an entry of `against` that names documents."""
+        self._given[against], self._earlier = index, None
+
+    def of_earlier(self) -> DedupStep:
+        """The step that makes an index of earlier documents, with none before them."""
+        given = self.model_dump(exclude_unset=True) | self.of_arrival
+        return type(self)(**given | {"against": (), "max_removal": 1.0})
 
     def identity(self) -> Identity:
         """Of `against`, names and contents instead of paths."""
@@ -182,6 +192,31 @@ class DedupStep(Removal):
         identity.settings["survivor"] = survivors.sketched(self.survivor)
         identity.contents.pop("against", None)
         return identity
+
+
+class DocumentDedup(DedupStep):
+    """A dedup that decides on whole documents, in clusters of copies."""
+
+    free: ClassVar[frozenset[str]] = DedupStep.free | {"keep"}
+
+    keep: Literal["one", "none"] = Field(
+        "one",
+        description=(
+            "How many documents of a cluster of copies stay: `one`, the survivor, or `none`, "
+            "which drops all that have a copy."
+        ),
+    )
+
+    @property
+    def obstacle(self) -> str | None:
+        """None where what came first stays, or the newest version of a page."""
+        if self.keep == "none":
+            return "with keep: none a new copy drops documents that were kept before"
+        return None
+
+    def identity(self) -> Identity:
+        identity = super().identity()
+        return identity if self.keep == "none" else identity.without({"keep"})
 
 
 def dropped(

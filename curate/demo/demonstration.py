@@ -12,10 +12,9 @@ from importlib.util import find_spec
 from ipaddress import ip_address
 from pathlib import Path
 
-import pyarrow.parquet as pq
-
 from curate.dedup.minhash.near_duplicates import DedupMinhash, predicted
 from curate.demo.web import Page, build_web, read_truth
+from curate.documents.attributes import DocumentsFile
 from curate.documents.edits import EDITS, edits_of
 from curate.documents.rejected import first_reasons, rejected_files
 from curate.run.driver import run_planned
@@ -215,11 +214,11 @@ def format_table(rows: Sequence[Row]) -> str:
         for r in rows
     ]
     lines = table(head, body, left=(0, 1, 7))
-    lines += [
-        "recall: done of what was planted. ideal: the recall of a right pipeline (the more alike",
-        "two copies are, the more surely MinHash finds them). precision: of all that the steps on",
-        "the right dropped or replaced, the share that was planted for it.",
-    ]
+    lines.append(
+        "recall: done of what was planted. ideal: the recall of a right pipeline (the more alike"
+        " two copies are, the more surely MinHash finds them). precision: of all that the steps on"
+        " the right dropped or replaced, the share that was planted for it."
+    )
     return "\n".join(lines)
 
 
@@ -236,7 +235,7 @@ def _result(out: Path) -> Result:
     replaced: dict[str, Counter[str]] = {}
     cut = set()
     for path in part_files(out / "corpus"):
-        for row in pq.read_table(path, columns=["id", "text", EDITS]).to_pylist():
+        for row in DocumentsFile(path).read(["id", "text", EDITS]).to_pylist():
             name = row["id"].strip("<>")
             kept[name] = row["text"]
             edits = edits_of(row)
@@ -308,7 +307,7 @@ def run_demo(
     echo(f"\nreport: {target / 'report.html'}")
     beside = str(Path(sys.executable).parent / "llmcurate")
     command = "llmcurate" if shutil.which("llmcurate") else beside
-    echo(f"next:   cd {out} && {command} tokenizer train --vocab 8000 && {command} pretrain")
+    echo(f"next: cd {out} && {command} tokenizer train --vocab 8000 && {command} pretrain")
     if as_json:
         plants = [asdict(row) | {"recall": row.recall} for row in rows]
         seconds = {"wall_seconds": round(time.perf_counter() - began, 1)}

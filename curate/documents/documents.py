@@ -1,9 +1,9 @@
-"""Documents: an Arrow table with a known schema, changed only by five verbs.
+"""Documents: an Arrow table with a known schema, changed only by six verbs.
 
-`replace` turns a payload into text, `annotate` adds a typed column `step.name`, `identify` says
-which language each text is in, `drop` marks rows with a reason, `edit` gives new text together
-with what was cut. Marked rows stay in the batch until the stage ends (`split`), so every filter of
-a stage measures every row.
+`replace` turns a payload into text, `annotate` adds a typed column `step.name`, `state` one that
+users look for first under its name alone, `identify` says which language each text is in, `drop`
+marks rows with a reason, `edit` gives new text together with what was cut. Marked rows stay in the
+batch until the stage ends (`split`), so every filter of a stage measures every row.
 """
 
 from __future__ import annotations
@@ -87,6 +87,12 @@ class Documents:
         """A typed column `step.name`, one value a row."""
         array = values if isinstance(values, pa.Array) else pa.array(values)
         return replace(self, table=self._with(f"{self.step}.{name}", array))
+
+    def state(self, name: str, values: pa.Array) -> Documents:
+        """A column `name` for what users look for first; `step.name` where the input has one."""
+        if name in self.table.column_names:
+            return self.annotate(name, values)
+        return replace(self, table=self._with(name, values))
 
     def identify(self, lang: pa.Array) -> Documents:
         """The core column `lang`: string[rows]; what stood there moves to `step.declared`."""

@@ -182,7 +182,7 @@ class LocalEngine(TaskLoop):
                     self._send(helpers[0], message.help)
         of = counted(self._steps, "step")
         steps = f", {len(self._ready)} of {of} ready" if self._ready else ""
-        mention(f"compiling kernels for this machine, once: {self.kernels} so far{steps}")
+        mention(f"compiling kernels once, {self.kernels} so far{steps}, kept for later runs")
 
     def _messages(self) -> Iterator[tuple[_Worker, Said | None]]:
         """What workers said since the last look; None for one that died."""

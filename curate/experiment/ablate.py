@@ -114,7 +114,7 @@ def _checked(
     """(budget, settings, tokenizers by corpus) of an experiment that can be made; UsageError."""
     if not texts:
         raise UsageError(
-            "give --eval NAME=PATH, texts that all corpora are scored on, and one of --tokens,"
+            "give --on NAME=PATH, texts that all corpora are scored on, and one of --tokens,"
             " --documents, --epochs and --minutes"
         )
     budget = budgets.chosen_budget(chosen)

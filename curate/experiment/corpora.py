@@ -34,15 +34,15 @@ DECIDED = {
     "pretrain": {
         "steps": "steps follow from --tokens, --documents, --epochs or --minutes",
         "seed": "give --seed, the first one, and --seeds",
-        "eval": "give --eval NAME=PATH",
+        "eval": "give --on NAME=PATH",
         "eval_every": "give --points, how often texts are scored",
         "stages": "an experiment has one stage; leave them out",
         "sources": "an experiment trains on its corpora; leave sources out",
     },
     "shards": {
         "shuffle": "the order of documents is drawn, for the placebo another one",
-        "val_fraction": "give --eval NAME=PATH",
-        "val_by": "give --eval NAME=PATH",
+        "val_fraction": "give --on NAME=PATH",
+        "val_by": "give --on NAME=PATH",
         "format": "runs read llmcurate's own format; leave it out",
     },
 }

@@ -77,13 +77,13 @@ def draw_text(
     be scored."""
     if are_shards(path):
         raise UsageError(
-            f"--eval {name}: {path} holds token shards: give the documents, whose words are"
+            f"--on {name}: {path} holds token shards: give the documents, whose words are"
             " compared with the corpora"
         )
     read = read or ReadSettings()
     plan = plan_reading([path], read)
     if pages := [file for file in plan.files if file.holds_pages]:
-        raise UsageError(f"--eval {name}: {pages[0].path} holds web pages: extract their text")
+        raise UsageError(f"--on {name}: {pages[0].path} holds web pages: extract their text")
     drawn: list[tuple[int, int, int, dict[str, str | None]]] = []  # the largest hash first
     available = total = held = 0
     for batch in DirectInput(plan, read).batches(list(COLUMNS)):
@@ -100,7 +100,7 @@ def draw_text(
                 held -= heapq.heappop(drawn)[2]
     if len(drawn) < 2:
         raise UsageError(
-            f"--eval {name}: {path} holds {counted(available, 'document')} with text: give"
+            f"--on {name}: {path} holds {counted(available, 'document')} with text: give"
             " two or more"
         )
     rows = [row for *_, row in sorted(drawn, key=lambda entry: entry[:2], reverse=True)]
@@ -212,7 +212,7 @@ def encode_apart(
     if apart.sum() < 2:
         corpus = max(by_corpus, key=lambda name: float(by_corpus[name].sum()))
         raise UsageError(
-            f"--eval {text.name}: its documents stand in {corpus}: give a text that no corpus holds"
+            f"--on {text.name}: its documents stand in {corpus}: give a text that no corpus holds"
         )
     chosen = text.documents.filter(pa.array(apart))
     # A null column has no source that could be named.

@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -25,7 +25,6 @@ from llmcurate.base.disk.units import (
     format_short,
 )
 from llmcurate.base.messages import OPTIONAL
-from llmcurate.base.pages import html
 from llmcurate.base.pages.html import plain
 from llmcurate.base.terminal import table
 from train.data.shards import read_shards
@@ -150,7 +149,7 @@ class Cost:
         )
 
 
-HEAD = ("", "documents", "tokens", "tokens read", "epochs", "bits a byte", "difference")
+HEAD = ("", "documents", "tokens", "tokens read", "epochs", "bits per byte", "difference")
 OVERLAP_HEAD = ("text", "corpus", "drawn", "share a 13-gram", "13-grams shared", "left out")
 
 
@@ -161,6 +160,8 @@ class Experiment(Findings):
     this finds."""
 
     NAME = "ablation"
+    TEMPLATE = "evaluate/ablation.html"
+    SHOWN: ClassVar[dict[str, Any]] = {"head": HEAD, "overlap_head": OVERLAP_HEAD}
     first: str
     tokenizer: TokenizerFigures
     parameters: int
@@ -189,23 +190,20 @@ class Experiment(Findings):
         for row in self.corpora[1:]:
             assert row.difference is not None
             sign = row.difference.sign
-            if sign is None:
-                verdict = "one seed says nothing of chance; train from more"
-            elif not sign:
-                verdict = f"no difference from {self.first} beyond chance"
-            else:
-                better, word = ("better", "fewer") if sign < 0 else ("worse", "more")
-                size = abs(row.difference.mean)
-                verdict = f"{better} than {self.first}, by {size:.4f} bits a byte {word}"
-            lines.append(f"{row.name}: {verdict}")
-        lines.append(self._placebo_line())
+            verdict = {
+                None: "one seed says nothing of chance, train from more;",
+                0: f"no difference from {self.first} beyond chance,",
+                -1: f"better than {self.first},",
+                1: f"worse than {self.first},",
+            }[sign]
+            lines.append(f"{row.name}: {verdict} {row.difference.text()} bits per byte")
         detectable = self.power["detectable"]
         if isinstance(detectable, float):
             lines.append(
-                f"an experiment like this finds a difference of {detectable:.4f} bits a byte in"
-                " 80 % of cases (at 5 %, by the placebo's variance)"
+                f"smallest difference that this experiment could detect: {detectable:.3f} bits per"
+                " byte (80 % power, 5 % level)"
             )
-        return lines
+        return [*lines, self._placebo_line()]
 
     def _placebo_line(self) -> str:
         assert self.placebo.difference is not None
@@ -245,6 +243,11 @@ class Experiment(Findings):
         ]
         return [*lines, f"cost: {self.cost}", *(f"machine: {each}" for each in self.machines)]
 
+    def differences(self) -> list[tuple[str, float, Sequence[float] | None]]:
+        """(name, difference, its interval) of all rows but the first."""
+        rows = [(row.name, row.difference) for row in self.rows if row.difference]
+        return [(name, difference.mean, difference.interval) for name, difference in rows]
+
     def sources(self) -> Iterator[tuple[str, Score, list[Score]]]:
         """(text or source, scores of the first corpus, scores of the others)."""
         first, *others = self.rows
@@ -273,7 +276,7 @@ class Experiment(Findings):
         ]
 
     def by_source(self) -> list[list[str]]:
-        """A row a text or source: documents, the first's bits a byte, differences of the others."""
+        """A row a text or source: documents, bits per byte of the first, differences of others."""
         return [
             [name, f"{scores.documents:,}", f"{scores.bits_per_byte.mean:.4f}"]
             + [other.difference.text() for other in others if other.difference]
@@ -295,27 +298,6 @@ class Experiment(Findings):
             *self.verdicts(),
         ]
         return "\n".join(parts)
-
-    def page(self) -> str:
-        return html.render(
-            "evaluate/ablation.html",
-            figures=self,
-            head=HEAD,
-            rows=[row.cells() for row in self.rows],
-            verdicts=self.verdicts(),
-            about=self.about(),
-            sources=self.by_source(),
-            names=[row.name for row in self.rows[1:]],
-            overlap_head=OVERLAP_HEAD,
-            overlap=self.overlap(),
-            curves=[(row.name, row.curve) for row in self.rows],
-            losses=[(row.name, row.loss_curve) for row in self.rows],
-            differences=[
-                (row.name, row.difference.mean, row.difference.interval)
-                for row in self.rows
-                if row.difference
-            ],
-        )
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import numpy as np
 from curate.engines.base import Jobs, retry_once
 from curate.run.driver import open_engine
 from llmcurate.base.disk.files import file_digest, write_text
-from llmcurate.base.disk.process import cores, host
+from llmcurate.base.disk.process import Host, cores, host
 from llmcurate.base.disk.units import counted, format_bytes
 from llmcurate.base.messages import Message, Task
 from llmcurate.base.terminal import Progress
@@ -132,14 +132,9 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Machine:
+class Machine(Host):
     """The class of the machine that a run is made on; nothing that names it."""
 
-    system: str
-    machine: str
-    processor: str
-    cores: int
-    memory: int
     device: str
     gpu: str | None
     threads: int

@@ -414,7 +414,7 @@ class Batch:
         docs = docs.annotate("encoding", pa.array(self.encodings, pa.string()))
         docs = docs.annotate("replaced", self.replaced)
         for name, values in self.columns.items():
-            docs = docs.annotate(name, values)
+            docs = (docs.state if name == "title" else docs.annotate)(name, values)
         docs = docs.drop(large, "html_too_large", self.size, self.limit)
         docs = docs.drop(self.depth > 0, "nested_too_deep", self.depth, MAX_DEPTH)
         docs = self._too_many(docs, many)

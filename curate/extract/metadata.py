@@ -16,6 +16,7 @@ from curate.extract.attributes import BIT, packed, same
 from curate.extract.days import day_in
 from curate.extract.tags import ATTR, NAMES, TAG
 from llmcurate.base.kernels import njit
+from llmcurate.base.kernels.intrinsics import stands_at
 
 # Rows of a page's `meta`: int64[FIELDS, 3], each a rank (0: empty), start and end in the bytes. The
 # first ones hold the best place of their kind, those behind HEADINGS the first few of theirs.
@@ -216,16 +217,6 @@ def note_title(a, z, meta):
 
 
 @njit(nogil=True)
-def _is_at(data, i, z, word):
-    if i + len(word) > z:
-        return False
-    for k in range(len(word)):
-        if data[i + k] != word[k]:
-            return False
-    return True
-
-
-@njit(nogil=True)
 def note_script(data, a, z, seen, spans, meta):
     """The inside data[a:z] of a script: looked at where it is JSON-LD."""
     if not seen >> _TYPE & 1:
@@ -236,10 +227,10 @@ def note_script(data, a, z, seen, spans, meta):
         return
     for i in range(a, z):
         if data[i] == 34 and (
-            _is_at(data, i, z, _KEY_HEADLINE)
-            or _is_at(data, i, z, _KEY_DATE)
-            or _is_at(data, i, z, _KEY_AUTHOR)
-            or _is_at(data, i, z, _KEY_BODY)
+            stands_at(data, i, z, _KEY_HEADLINE)
+            or stands_at(data, i, z, _KEY_DATE)
+            or stands_at(data, i, z, _KEY_AUTHOR)
+            or stands_at(data, i, z, _KEY_BODY)
         ):
             _append(meta, SCRIPTS, BYLINES, 1, a, z)
             return

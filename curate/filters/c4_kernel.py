@@ -12,6 +12,7 @@ import numpy as np
 from curate.text.sentences import count_sentences, sentences_of_words
 from curate.text.unicode import char_bytes, code_point, is_digit, space_bytes
 from llmcurate.base.kernels import njit
+from llmcurate.base.kernels.intrinsics import stands_at
 
 # What became of a line.
 KEPT, BLANK, LONG_WORD, NO_END_MARK, SHORT, LOREM, JAVASCRIPT, CURLY, POLICY = range(9)
@@ -61,16 +62,6 @@ ENDS, OPEN = 1, 2  # how a line ends by a profile's end marks
 
 
 @njit(nogil=True)
-def _starts_with(data, i, end, text):
-    if i + len(text) > end:
-        return False
-    for k in range(len(text)):
-        if data[i + k] != text[k]:
-            return False
-    return True
-
-
-@njit(nogil=True)
 def citation_bytes(data: np.ndarray, i: int, end: int) -> int:
     """Bytes of `\\[\\d*\\]|\\[edit\\]|\\[citation needed\\]` at i, 0 if there is none."""
     if data[i] != 91:
@@ -89,9 +80,9 @@ def citation_bytes(data: np.ndarray, i: int, end: int) -> int:
             if code < 0 or not is_digit(code):
                 break
             k += char_bytes(b)
-    if _starts_with(data, i, end, _EDIT):
+    if stands_at(data, i, end, _EDIT):
         return 6
-    if _starts_with(data, i, end, _NEEDED):
+    if stands_at(data, i, end, _NEEDED):
         return 17
     return 0
 

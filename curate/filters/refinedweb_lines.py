@@ -24,7 +24,7 @@ from curate.filters.refinedweb_kernel import (
     words_of,
     written_ends,
 )
-from curate.text.lines import strip_space
+from curate.text.lines import longest, strip_space
 from curate.text.unicode import char_bytes, space_bytes
 from llmcurate.base.kernels import njit
 
@@ -85,10 +85,7 @@ def cut_anywhere(data, a, z, patterns, wild, mark, base):
 @njit(nogil=True)
 def _pattern_at_end(line, first, size, text, at, begins, wild):
     """(start, end) of a pattern at the end of line[first:size], with one white space before it."""
-    longest = np.int64(0)
-    for p in range(len(at) - 1):
-        longest = max(longest, at[p + 1] - at[p])
-    for i in range(max(first, size - 4 * longest), size):
+    for i in range(max(first, size - 4 * longest(at[:-1], at[1:])), size):
         if begins[line[i]]:
             for p in range(len(at) - 1):
                 if _match(line, i, size, text, at[p], at[p + 1], wild) == size:
@@ -154,14 +151,6 @@ def cut_at_edge(rule, data, a, z, mark, base, edited, line, where, patterns, wil
     return start < end
 
 
-@njit(nogil=True)
-def _longest(start, end):
-    longest = np.int64(0)
-    for k in range(len(start)):
-        longest = max(longest, end[k] - start[k])
-    return longest
-
-
 @njit(cache=True, nogil=True)
 def judge_dclm(
     data, offsets, rows, start, end, more, flags, limits, most, any_, ends, starts, mark
@@ -177,7 +166,7 @@ def judge_dclm(
     out = np.zeros((n_rows, 5), np.int64)
     verdict = np.zeros(len(start), np.uint8)
     edited = np.zeros(len(start), np.bool_)
-    line = np.empty(_longest(start, end), np.uint8)
+    line = np.empty(longest(start, end), np.uint8)
     where = np.empty(len(line), np.int64)
     short = np.empty(len(start), np.int64)
     for r in range(n_rows):
@@ -272,7 +261,7 @@ def judge_paper(
     base = offsets[0]
     n_rows = len(offsets) - 1
     out = np.zeros((n_rows, 5), np.int64)
-    line = np.empty(_longest(start, end), np.uint8)
+    line = np.empty(longest(start, end), np.uint8)
     where = np.empty(len(line), np.int64)
     for r in range(n_rows):
         bottom = offsets[r + 1]

@@ -19,7 +19,7 @@ from curate.text.decoding import decode
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
 from llmcurate.base.kernels import njit
-from llmcurate.base.kernels.intrinsics import copy, hash_bytes, place_of
+from llmcurate.base.kernels.intrinsics import copy, hash_bytes, place_of, stands_at
 
 _COMMENT = re.compile(r"(^|\s)#.*")
 MOST_HOST = 1024  # bytes; a name has 253 characters (RFC 1035)
@@ -39,16 +39,6 @@ class Words:
     banned: np.ndarray
     soft: np.ndarray
     automaton: Automaton
-
-
-@njit(nogil=True)
-def _starts(data, at, end, prefix):
-    if at + len(prefix) > end:
-        return False
-    for k in range(len(prefix)):
-        if data[at + k] != prefix[k]:
-            return False
-    return True
 
 
 @njit(cache=True, nogil=True)
@@ -73,7 +63,7 @@ def _list_lines(data, hosts, signs):
         while begin < end and data[begin] <= 32:
             begin += 1
         # `##.ad` hides an element of pages; `# ad` and `## ad` are comments.
-        element = hosts and _starts(data, begin, end - 1, _ELEMENT) and data[begin + 2] > 32
+        element = hosts and stands_at(data, begin, end - 1, _ELEMENT) and data[begin + 2] > 32
         for k in range(begin, end):
             if data[k] == 35 and (k == begin or data[k - 1] <= 32) and not element:
                 end = k
@@ -83,18 +73,18 @@ def _list_lines(data, hosts, signs):
         if hosts:
             first, last = begin, end
             for size in (7, 9):
-                nowhere = _starts(data, begin, end, _ZERO if size == 7 else _LOOP)
+                nowhere = stands_at(data, begin, end, _ZERO if size == 7 else _LOOP)
                 if nowhere and begin + size < end and data[begin + size] <= 32:
                     begin += size
                     while begin < end and data[begin] <= 32:
                         begin += 1
-            if _starts(data, begin, end, _BARS) and data[end - 1] == 94:
+            if stands_at(data, begin, end, _BARS) and data[end - 1] == 94:
                 begin, end = begin + 2, end - 1
             if begin + 1 < end and data[begin] == 42 and data[begin + 1] == 46:
                 begin += 2
             for k in range(begin, end):
                 odd[n] |= signs[data[k]]
-            if odd[n] or (begin > first and _starts(data, begin, end, _LOCAL)):
+            if odd[n] or (begin > first and stands_at(data, begin, end, _LOCAL)):
                 begin, end, odd[n] = first, last, True
         if begin < end:
             out[0, n], out[1, n], out[2, n] = begin, end, number
@@ -176,9 +166,9 @@ def url_keys(data, start, host_end, path_end):
             first[r] = a + 4
         for k in range(host, z):
             if data[k] == 63 and (
-                _starts(data, k + 1, z, _UTM)
-                or _starts(data, k + 1, z, _REF)
-                or _starts(data, k + 1, z, _FEED)
+                stands_at(data, k + 1, z, _UTM)
+                or stands_at(data, k + 1, z, _REF)
+                or stands_at(data, k + 1, z, _FEED)
             ):
                 z = k
                 break

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from curate.documents.attributes import ATTRIBUTES
 from curate.documents.documents import CORE, NUMBER, PAYLOAD
 from curate.documents.edits import EDIT, EDITS
 from curate.documents.rejected import REASON_COLUMNS
@@ -25,7 +26,7 @@ Value = TypeVar("Value")
 KNOWN = {name for name, _ in (*CORE, *PAYLOAD)}
 EXTRA = "extra"
 # Names that this tool's own columns need; an input column of that name gets a prefix.
-TAKEN = {*REASON_COLUMNS, NUMBER, EXTRA, EDITS}
+TAKEN = {*REASON_COLUMNS, NUMBER, EXTRA, EDITS, ATTRIBUTES}
 # Names that columns of texts have elsewhere, the likeliest first.
 TEXTS = "content contents raw_content body article document markdown passage story output".split()
 

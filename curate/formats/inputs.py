@@ -21,6 +21,7 @@ from typing import Any, overload
 import numpy as np
 import pyarrow as pa
 
+from curate.documents.attributes import is_attribute
 from curate.formats.column_types import joined, kind_of_type
 from curate.formats.columns import (
     EXTRA,
@@ -225,7 +226,8 @@ class PlanRest(Message):
 class InputPlan:
     """Files, partitions, the columns carried along (name -> kind), and what was passed over, of
     which `unreadable` files and folders because they could not be read. documents_of_last: how many
-    documents of the last partition are read, the first ones; None: all."""
+    documents of the last partition are read, the first ones; None: all. own: columns with a point
+    in their names that are no scores of an earlier run."""
 
     files: Sequence[InputFile]
     partitions: Sequence[tuple[Slice, ...]]
@@ -233,6 +235,7 @@ class InputPlan:
     notices: tuple[str, ...] = ()
     unreadable: int = 0
     documents_of_last: int | None = None
+    own: tuple[str, ...] = ()
 
     def dump(self) -> dict[str, Any]:
         """The plan as JSON values."""
@@ -243,6 +246,7 @@ class InputPlan:
             "notices": self.notices,
             "unreadable": self.unreadable,
             "documents_of_last": self.documents_of_last,
+            "own": self.own,
         }
 
     def write(self, folder: Path) -> PlanRest:
@@ -260,8 +264,8 @@ class InputPlan:
         """Return the plan that was dumped."""
         files = tuple(InputFile(**f) for f in data["files"])
         cut = Partitions.of((Slice(**s) for s in p) for p in data["partitions"])
-        rest = {**data, "notices": tuple(data["notices"]), "files": files, "partitions": cut}
-        return cls(**rest)
+        texts = {name: tuple(data.get(name, ())) for name in ("notices", "own")}
+        return cls(**{**data, **texts, "files": files, "partitions": cut})
 
     def fingerprint(self) -> str:
         """Changes when a file is added, removed, or touched, or the partitioning changes."""
@@ -349,8 +353,9 @@ def plan_files(
         most = MANY_SLICES if partition_bytes else MANY_SLICES * target // PARTITION_BYTES
         cut = in_order(partial(_slices, target=target), [*enumerate(files)], at_once)
         grouped = Partitions.of(_grouped(files, cut, target, most))
-        carried = carried_columns(files, sample_lines, at_once, columns)
-        return InputPlan(tuple(files), grouped, carried)
+        own: set[str] = set()
+        carried = carried_columns(files, sample_lines, at_once, columns, own)
+        return InputPlan(tuple(files), grouped, carried, own=tuple(sorted(own)))
 
 
 def _grouped(
@@ -385,14 +390,18 @@ def carried_columns(
     sample_lines: int,
     at_once: int = AT_ONCE,
     columns: Columns = Columns(),
+    own: set[str] | None = None,
 ) -> dict[str, str]:
     """name -> kind of every unknown column, over all files; `extra` where there are JSON lines or
-    CSV, or a column of more than one type, which may not hold each value of both."""
+    CSV, or a column of more than one type, which may not hold each value of both. own: gets those
+    with a point in their names that are no scores of an earlier run."""
     kinds: dict[str, str | None] = {}
     wider: set[str] = set()  # columns of more than one type
     extra = any(file.format == "csv" for file in files)
 
-    def take(name: str, kind: str | None) -> None:
+    def take(name: str, kind: str | None, score: bool = False) -> None:
+        if own is not None and "." in name and not score:
+            own.add(name)
         old = kinds.get(name)
         if None not in (old, kind) and old != kind:
             wider.add(name)
@@ -403,7 +412,7 @@ def carried_columns(
         if schema is not None:
             for f in schema:
                 if f.name not in KNOWN:
-                    take(column_name(f.name, f.type), kind_of_type(f.type))
+                    take(column_name(f.name, f.type), kind_of_type(f.type), is_attribute(f))
             if len(kinds) > MOST_STORED:
                 raise TooManyColumns(
                     f"input {file.path}: it makes {len(kinds):,} columns to carry along, and"

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
+from curate.documents.attributes import ATTRIBUTES
 from curate.formats.columns import KNOWN, Columns, id_text, kind_of, split_extra
 from curate.formats.compression import decompressed_chunks, open_input, sniff
 from curate.formats.dates import column_date
@@ -224,14 +225,15 @@ def sample(path: str, codec: str, count: int, limit: int = 1 << 20) -> Iterator[
             yield value
 
 
-def json_lines(batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
+def json_lines(batches: Iterable[pa.RecordBatch], attributes: bool = False) -> Iterator[bytes]:
     """Each row as a line of JSON, without what is null. Read again, they are the same documents:
-    times are ISO text in UTC, bytes hexadecimal."""
+    times are ISO text in UTC, bytes hexadecimal. attributes: whether with that column."""
     import orjson
 
     options = orjson.OPT_APPEND_NEWLINE | orjson.OPT_PASSTHROUGH_DATETIME
     for batch in batches:
-        for row in batch.to_pylist():
+        names = [n for n in batch.schema.names if attributes or n != ATTRIBUTES]
+        for row in batch.select(names).to_pylist():
             filled = {key: value for key, value in row.items() if value is not None}
             yield orjson.dumps(filled, default=_plain, option=options)
 

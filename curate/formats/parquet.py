@@ -14,8 +14,8 @@ from functools import partial
 from typing import Any, BinaryIO
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from curate.documents.attributes import ATTRIBUTES, DocumentsFile
 from curate.documents.documents import CORE, DATE, PAYLOAD
 from curate.formats.column_types import arrow_type, fitted, json_texts, json_value, kind_of_type
 from curate.formats.columns import (
@@ -57,17 +57,18 @@ class Chunk:
     repeated: float
 
 
-def chunks(file: BinaryIO, group: Any, most: int | None = None) -> list[Chunk]:
+def chunks(file: BinaryIO, group: Any, most: int | None = None, within: str = "") -> list[Chunk]:
     """What the columns of a row group (pyarrow's metadata) take; most: pages that are looked at
-    of each. BadPages where a header cannot be read."""
+    of each; within: a struct whose fields are columns, and a dot. BadPages where a header cannot be
+    read."""
     columns = map(group.column, range(group.num_columns))
     try:
-        return [_chunk(file, column, group.num_rows, most) for column in columns]
+        return [_chunk(file, column, group.num_rows, most, within) for column in columns]
     except UnicodeDecodeError:
         raise BadPages("a column's name is no UTF-8") from None
 
 
-def _chunk(file: BinaryIO, column: Any, rows: int, most: int | None) -> Chunk:
+def _chunk(file: BinaryIO, column: Any, rows: int, most: int | None, within: str) -> Chunk:
     at = column.data_page_offset
     if column.dictionary_page_offset:
         at = min(at, column.dictionary_page_offset)
@@ -88,7 +89,7 @@ def _chunk(file: BinaryIO, column: Any, rows: int, most: int | None) -> Chunk:
         at += size + packed
         looked += 1
     per_row = max(1.0, column.num_values / max(1, rows))
-    name = column.path_in_schema.split(".")[0]
+    name = column.path_in_schema.removeprefix(within).split(".")[0]
     # A page as it is stored, unpacked into a buffer for all of them, and a dictionary's values.
     memory = stored + largest + dictionary
     return Chunk(name, memory, value * per_row, repeated * per_row)
@@ -175,10 +176,10 @@ def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
 _BUFFER = 1 << 20  # bytes read at once; without a buffer Arrow reads whole columns of a group
 
 
-def _opened(source: Any, **how: Any) -> pq.ParquetFile:
+def _opened(source: Any, **how: Any) -> DocumentsFile:
     """The file, opened; ArrowInvalid also for names that are no UTF-8."""
     try:
-        return pq.ParquetFile(source, **how)
+        return DocumentsFile(source, **how)
     except UnicodeDecodeError:
         raise pa.ArrowInvalid("a column's name is no UTF-8") from None
 
@@ -287,11 +288,12 @@ def _batches(portion: Portion) -> Iterator[Any]:
         source = pa.OSFile(path) if "://" not in path else f
         file = _opened(source, pre_buffer=False, buffer_size=_BUFFER)
         names = portion.columns.of(file.schema_arrow.names)
+        within = f"{ATTRIBUTES}." if file.is_packed else ""
         for group in range(portion.start, file.num_row_groups if end is None else end):
             about = file.metadata.row_group(group)
             try:
                 # Elsewhere each look is a request: there a column's first pages stand for all.
-                sizes = chunks(f, about, None if source is not f else 2)
+                sizes = chunks(f, about, None if source is not f else 2, within)
             except BadPages as error:
                 yield Corrupt(group, f"row group {group}: {error}")
                 continue

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import xxhash
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from llmcurate.base.disk.yaml_file import within_64_bits
+from llmcurate.base.disk.yaml_file import read_counts, within_64_bits
 
 if TYPE_CHECKING:
     from curate.formats.columns import Columns
@@ -21,6 +21,7 @@ class ReadSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     _numbers = field_validator("*")(within_64_bits)
+    _counts = field_validator("*", mode="before")(read_counts)
 
     partition_bytes: int | None = Field(
         None,

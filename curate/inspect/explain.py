@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.corpus.decisions import Decision
-from curate.documents.edits import Edit, edited, edits_of
+from curate.documents.attributes import unpack
+from curate.documents.edits import EDITS, Edit, edited, edits_of
 from curate.documents.rejected import FOLDER, Reason, reasons_of
 from curate.inspect.browse.originals import Originals
 from curate.run.homes import kept_folder
@@ -30,7 +31,7 @@ SHOWN = 80  # characters of a passage, or of a value, on a terminal
 
 def _find(folder: Path, name: str) -> tuple[Path, dict[str, Any]] | None:
     for path in part_files(folder):
-        rows = pq.read_table(path, filters=[("id", "=", name)])
+        rows = unpack(pq.read_table(path, filters=[("id", "=", name)]))
         if rows.num_rows:
             return path, rows.slice(0, 1).to_pylist()[0]
     return None
@@ -100,6 +101,9 @@ def find(out: Path, name: str) -> Account | None:
                 explained={},
                 text=row.get("text") or "",
             )
+            if EDITS not in row:
+                lacks = "written without `attributes` (--plain, --columns): no scores, no cuts"
+                account.explained["corpus/"] = [lacks]
             _explain(steps, account)
             if not isinstance(steps, str):
                 said = (s for s in steps if isinstance(s, SaysOfDecisions))
@@ -246,9 +250,10 @@ def _whole(decision: Decision) -> str:
     if decision.said:
         return f"  {decision.method}: {decision.said}"
     if decision.partner_id:
+        stays = f"{decision.kept_id or 'no copy'} stays"
         return (
             f"  {decision.method}: copy of {decision.partner}{similar};"
-            f" {decision.kept_id} stays (cluster {decision.cluster})"
+            f" {stays} (cluster {decision.cluster})"
         )
     return f"  {decision.method}: the copy that stays of cluster {decision.cluster}"
 

@@ -6,12 +6,18 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, ClassVar
 
+from curate.run.records import command_line
 from llmcurate.base.disk.files import make_folder, write_text
 from llmcurate.base.messages import json_values
+from llmcurate.base.pages import html
+from llmcurate.base.pages.html import plain
 from llmcurate.base.terminal import echo, echo_json, say
+
+COMMAND = 600  # characters of the command on a page
 
 
 def check_folder(out: Path | None) -> None:
@@ -20,19 +26,27 @@ def check_folder(out: Path | None) -> None:
         make_folder(out)
 
 
+def made() -> list[tuple[str, str]]:
+    """When and by which command a page is made, for its head."""
+    now = f"{datetime.now(timezone.utc):%Y-%m-%d %H:%M:%S} UTC"
+    return [("made", now), ("command", plain(command_line(), COMMAND))]
+
+
 class Findings(ABC):
     """The figures of an inspection, for programs, for a terminal and as a page."""
 
     NAME: ClassVar[str] = "evaluation"  # of the files in OUT
     JSON: ClassVar[str | Sequence[str] | None] = None  # as of `json_values`
+    TEMPLATE: ClassVar[str]  # of the page
+    SHOWN: ClassVar[dict[str, Any]] = {}  # functions and constants for it, by their names there
 
     @abstractmethod
     def text(self) -> str:
         """Lines for a terminal."""
 
-    @abstractmethod
     def page(self) -> str:
         """NAME.html."""
+        return html.render(self.TEMPLATE, findings=self, made=made(), **self.SHOWN)
 
     def write(self, out: Path) -> list[Path]:
         """Writes OUT/NAME.json and OUT/NAME.html."""

@@ -86,6 +86,7 @@ class Statistics(Findings):
     for bars in characters that it has."""
 
     NAME = "stats"
+    TEMPLATE = "stats.html"
     inputs: list[str]
     documents: int
     text_bytes: int
@@ -145,11 +146,6 @@ class Statistics(Findings):
             head = ("dates of", "documents", "dated", "oldest", "median", "newest", "cut-off")
             lines += ["", *table((*head, "again"), rows)]
         return "\n".join(lines)
-
-    def page(self) -> str:
-        from llmcurate.base.pages import html
-
-        return html.render("stats.html", stats=self)
 
 
 def _length(name: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
@@ -18,7 +18,6 @@ from curate.run.records import read_record
 from curate.text.buffers import as_large_string, text_buffers
 from llmcurate.base.disk.units import counted, format_percent
 from llmcurate.base.errors import UsageError
-from llmcurate.base.pages import html
 from llmcurate.base.pages.html import plain
 from llmcurate.base.terminal import table
 
@@ -283,14 +282,16 @@ CHARTS: tuple[tuple[str, str, Callable[[Any], str], str], ...] = (
     ("price_a_million_characters", "Price of a million characters", ratio, "Less is better."),
     ("context_pages", "Pages of 1,800 characters in the context", pages, "More is better."),
 )
-# key, title, formatter, which is better (+1 more, -1 less, 0 neither)
+# key, title, formatter, which is better (+1 more, -1 less, 0 neither); a page folds all but six
 FIGURES: tuple[tuple[str, str, Callable[[Any], str], int], ...] = (
     ("vocab", "vocabulary", whole, 0),
     ("bytes_a_token", "bytes a token", ratio, 1),
-    ("characters_a_token", "characters a token", ratio, 1),
-    ("nsl", "tokens over the baseline's (NSL)", ratio, -1),
     ("fertility", "tokens a word (fertility)", ratio, -1),
     ("whole_share", "words kept whole", share, 1),
+    ("lost", "texts that do not come back", whole, -1),
+    ("cluster_cut_share", "tokens that cut a grapheme", share, -1),
+    ("characters_a_token", "characters a token", ratio, 1),
+    ("nsl", "tokens over the baseline's (NSL)", ratio, -1),
     ("tokens_a_letter", "tokens a letter, scripts without spaces", ratio, -1),
     ("gini_a_byte", "Gini of languages, tokens a byte", ratio, -1),
     ("gini_a_character", "Gini of languages, a character", ratio, -1),
@@ -300,7 +301,6 @@ FIGURES: tuple[tuple[str, str, Callable[[Any], str], int], ...] = (
     ("boundary_recall", "  recall", ratio, 1),
     ("morpheme_recall", "boundaries of morphemes kept", share, 1),
     ("morpheme_precision", "  precision", share, 1),
-    ("cluster_cut_share", "tokens that cut a grapheme", share, -1),
     ("only_marks_share", "tokens of marks or vowels alone", share, -1),
     ("unknown_share", "unknown tokens", share, -1),
     ("parts_share", "tokens that are parts of characters", share, -1),
@@ -318,7 +318,6 @@ FIGURES: tuple[tuple[str, str, Callable[[Any], str], int], ...] = (
     ("context_characters", "characters in the context", whole, 1),
     ("context_words", "words in the context", whole, 1),
     ("context_pages", "pages of 1,800 characters in it", pages, 1),
-    ("lost", "texts that do not come back", whole, -1),
     ("encode_mb_per_cpu_second", "encoding, MB/s of CPU time", speed, 1),
     ("decode_mb_per_cpu_second", "decoding, MB/s of CPU time", speed, 1),
 )
@@ -339,10 +338,14 @@ Body = list[tuple[list[str], list[int]]]  # cells, and the positions of the best
 
 @dataclass(frozen=True)
 class TokenizerEvaluation(Computed):
-    """figures: of `evaluate`. width: columns of a terminal, of which a rule takes no more; colours:
-    whether it shows them."""
+    """figures: of `evaluate`. colours: whether the terminal shows them."""
 
-    width: int = 80
+    TEMPLATE = "evaluate/tokenizers.html"
+    SHOWN: ClassVar[dict[str, Any]] = {
+        "premium": PREMIUM, "trained_on": TRAINED_ON, "charted": CHARTS, "series": SERIES,
+        "ratio": ratio, "whole": whole, "share": share, "pages": pages, "cut_digits": cut_digits,
+        "script_name": script_name,
+    }  # fmt: skip
     colours: bool = False
 
     @property
@@ -368,7 +371,9 @@ class TokenizerEvaluation(Computed):
             ]
         return [row for row in rows if any(v is not None for v in row[1])]
 
-    def scripts(self, most: int, series: int | None = None) -> list[tuple[str, list[int]]]:
+    def scripts(
+        self, most: int = SCRIPTS_DRAWN, series: int | None = SERIES
+    ) -> list[tuple[str, list[int]]]:
         """(script, tokens of it in each vocabulary), those of the most tokens first; of more than
         `most` the others are one row. series: of the first tokenizers alone."""
         tokenizers = self.tokenizers[:series]
@@ -399,25 +404,6 @@ class TokenizerEvaluation(Computed):
             lines.append((title, cells, best))
         return lines
 
-    def page(self) -> str:
-        return html.render(
-            "evaluate/tokenizers.html",
-            evaluation=self.figures,
-            rows=self.rows(),
-            premium=PREMIUM,
-            ratio=ratio,
-            trained_on=TRAINED_ON,
-            bars=[(self.bars(key), *chart) for key, *chart in CHARTS],
-            scripts=self.scripts(SCRIPTS_DRAWN, SERIES),
-            whole=whole,
-            share=share,
-            script_name=script_name,
-            pages=pages,
-            pivot=self.pivot,
-            cut_digits=cut_digits,
-            series=SERIES,
-        )
-
     def text(self) -> str:
         first, colours = self.tokenizers[0], self.colours
         names = [short(t["name"]) for t in self.tokenizers]
@@ -441,7 +427,7 @@ class TokenizerEvaluation(Computed):
             for name, cut in zip(names, sample["pieces"], strict=True):
                 tokens = sum(n for _, n in cut)
                 lines += [
-                    "─" * min(self.width, 40),
+                    "─" * 40,
                     f"{name}: {counted(tokens, 'token')}",
                     _cut(cut, colours),
                 ]
@@ -472,7 +458,7 @@ class TokenizerEvaluation(Computed):
         return lines
 
     def _vocabularies(self, names: list[str]) -> list[str]:
-        scripts = self.scripts(SCRIPTS_SHOWN)
+        scripts = self.scripts(SCRIPTS_SHOWN, None)
         body: Body = [([label, *map(whole, counts)], []) for label, counts in scripts]
         lines = ["", "tokens of the vocabulary by script", *_grid(["", *names], body, False)]
         for pair in self.figures["overlaps"][:PAIRS_SHOWN]:

@@ -15,7 +15,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import yaml
@@ -41,7 +41,6 @@ from llmcurate.base.disk.sealed_json import read_json
 from llmcurate.base.disk.units import counted, format_percent, format_short
 from llmcurate.base.errors import UsageError
 from llmcurate.base.messages import OPTIONAL
-from llmcurate.base.pages import html
 from llmcurate.base.terminal import say, table
 from train.evaluate.paired import paired_difference
 from train.lab.mixtures import (
@@ -147,6 +146,11 @@ class MixtureSearch(Findings):
     one that chose the optimum; texts: errors of the regressions on each text alone."""
 
     NAME = "mixtures"
+    TEMPLATE = "evaluate/mixtures.html"
+    SHOWN: ClassVar[dict[str, Any]] = {
+        "source_head": SOURCE_HEAD, "head": ("mixture", *HEAD[1:]), "percent": format_percent,
+        "regression_head": ("regression", *REGRESSION_HEAD[1:]),
+    }  # fmt: skip
     sources: list[Source]
     seed: int
     tokens: int
@@ -169,7 +173,8 @@ class MixtureSearch(Findings):
     cost: Cost
     machines: list[Machine]
 
-    def _source_rows(self) -> list[list[str]]:
+    def source_rows(self) -> list[list[str]]:
+        """A row a source."""
         optimum, intervals = self.mixtures["optimum"], self.mixtures["optimum"].intervals or {}
         return [
             [
@@ -184,7 +189,8 @@ class MixtureSearch(Findings):
             for source in self.sources
         ]
 
-    def _mixture_rows(self) -> list[list[str]]:
+    def mixture_rows(self) -> list[list[str]]:
+        """A row a mixture."""
         return [
             [
                 name,
@@ -195,7 +201,8 @@ class MixtureSearch(Findings):
             for name, mixture in self.mixtures.items()
         ]
 
-    def _regression_rows(self) -> list[list[str]]:
+    def regression_rows(self) -> list[list[str]]:
+        """A row a measure of error of each regression."""
         return [
             [
                 name,
@@ -266,37 +273,16 @@ class MixtureSearch(Findings):
         parts = [
             *self.about(),
             "",
-            *table(REGRESSION_HEAD, self._regression_rows()),
+            *table(REGRESSION_HEAD, self.regression_rows()),
             "",
-            *table(SOURCE_HEAD, self._source_rows()),
+            *table(SOURCE_HEAD, self.source_rows()),
             "",
-            *table(("bits a byte", *HEAD[1:]), self._mixture_rows()),
+            *table(("bits a byte", *HEAD[1:]), self.mixture_rows()),
             "",
             *self.verdicts(),
             *self.commands(),
         ]
         return "\n".join(parts)
-
-    def page(self) -> str:
-        names = [source.name for source in self.sources]
-        optimum, natural = (self.mixtures[name].shares for name in ("optimum", "natural"))
-        return html.render(
-            "evaluate/mixtures.html",
-            figures=self,
-            names=names,
-            about=self.about(),
-            verdicts=self.verdicts(),
-            commands=self.commands(),
-            source_head=SOURCE_HEAD,
-            sources=self._source_rows(),
-            head=("mixture", *HEAD[1:]),
-            mixtures=self._mixture_rows(),
-            regression_head=("regression", *REGRESSION_HEAD[1:]),
-            regressions=self._regression_rows(),
-            shares=[(name, [optimum[name], natural[name]]) for name in names],
-            points=sorted(self.points, key=lambda point: point.bits_per_byte),
-            percent=format_percent,
-        )
 
 
 @dataclass(frozen=True)
@@ -425,10 +411,10 @@ def search_mixture(
     if len(inputs) < 2:
         raise UsageError("mix search: a mixture has two sources or more: give the others too")
     if not texts:
-        raise UsageError("mix search: give --eval NAME=PATH: texts that all mixtures are scored on")
+        raise UsageError("mix search: give --on NAME=PATH: texts that all mixtures are scored on")
     if weights and set(weights) != set(texts):
         odd = sorted(set(weights) ^ set(texts))[0]
-        raise UsageError(f"mix search: --eval-weights and --eval: {odd} is in one of them alone")
+        raise UsageError(f"mix search: --on-weights and --on: {odd} is in one of them alone")
     make_folder(out)
     prepared = prepare(inputs, texts, out, chosen, sets, place)
     training = Training(

@@ -7,21 +7,26 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from curate.inspect.results import Findings, check_folder
 from curate.lab.evaluate.models import runs_progress, training_of
 from llmcurate.base.disk.files import write_text
-from llmcurate.base.disk.units import counted, format_duration, format_scaled, parse_count
+from llmcurate.base.disk.units import (
+    counted,
+    format_duration,
+    format_power,
+    format_scaled,
+    parse_count,
+)
 from llmcurate.base.errors import UsageError
 from llmcurate.base.messages import json_values
-from llmcurate.base.pages import html
 from llmcurate.base.terminal import echo, echo_json, say, table
 
 if TYPE_CHECKING:
     from curate.api.model_settings import ScalingFit, ScalingPlan, ScalingRun
     from train.evaluate.compare import Budget
-    from train.lab.scaling.fit import Curve, Fits, Measured, Sweep
+    from train.lab.scaling.fit import Fits, Measured, Sweep
     from train.lab.scaling.plan import BudgetPlan
 
 SWEEP = "sweep.json"
@@ -109,7 +114,7 @@ def sweep_lines(figures: Sweep) -> list[str]:
             f"{point.non_embedding:,}",
             format_scaled(point.tokens),
             f"{point.epochs:.3g}",
-            f"{point.flops:.2e}",
+            format_power(point.flops),
             f"{6 * point.parameters * point.tokens / point.flops:.2f}",
             str(point.seed),
             f"{point.loss:.4f}",
@@ -120,8 +125,8 @@ def sweep_lines(figures: Sweep) -> list[str]:
     total = sum(point.flops for point in points)
     cpu = figures.device == "cpu"
     machine = counted(figures.cores, "CPU core") if cpu else figures.device
-    cost = f"{counted(len(points), 'run')}, {total:.2e} FLOPs, {format_duration(figures.seconds)}"
-    return [*table(head, rows), "", f"{cost} of training on {machine}"]
+    cost = f"{format_power(total)} FLOPs, {format_duration(figures.seconds)} of training"
+    return [*table(head, rows), "", f"{counted(len(points), 'run')}, {cost} on {machine}"]
 
 
 def fit_points(path: Path, out: Path | None, chosen: ScalingFit, as_json: bool) -> None:
@@ -152,6 +157,8 @@ class LawFits(Findings):
     """figures: of `train.lab.scaling.fit`; measured: what they are fitted to."""
 
     NAME = "scaling"
+    TEMPLATE = "evaluate/scaling.html"
+    SHOWN: ClassVar[dict[str, Any]] = {"head": FITTED}
     JSON = "figures"
     figures: Fits
     measured: Measured
@@ -189,48 +196,42 @@ class LawFits(Findings):
             ends = repeats.intervals.get(name) if repeats else None
             own_value = _with_limits(value, ends, "{:.4g}".format)
             rows.append(["repetition", title, own_value if ends else f"{value:.4g}, as published"])
-        return rows + [
-            [law, "", f"{what} is at the limit of the fit: the points do not determine it"]
-            for law, own, what in (
-                *((law, own, "an exponent") for law, own in laws.items()),
-                ("repetition", repeats, "an R*"),
-            )
+        return rows
+
+    def warnings(self) -> list[str]:
+        """What the points do not determine."""
+        laws = {
+            "Chinchilla's law: an exponent": self.figures.approaches["3: parametric"],
+            "Kaplan's law: an exponent": self.figures.kaplan,
+            "repetition: an R*": self.figures.repeats,
+        }
+        return [
+            f"{what} is at the limit of the fit: the points do not determine it"
+            for what, own in laws.items()
             if own is not None and own.at_limit
         ]
 
+    def sweep(self) -> str:
+        """What the runs took, where they are of a sweep of ours."""
+        return sweep_lines(self.measured.sweep)[-1] if self.measured.sweep else ""
+
     def about(self) -> str:
         """What the fits are made from."""
-        low, high = self.figures.flops
+        low, high = map(format_power, self.figures.flops)
         resamples = counted(self.figures.resamples, "resample")
         return (
-            f"{counted(self.figures.points, 'point')} of {low:.2e} to {high:.2e} FLOPs; in"
+            f"{counted(self.figures.points, 'point')} of {low} to {high} FLOPs; in"
             f" brackets the 95 % of {resamples}, seed {self.figures.seed}"
         )
 
     def text(self) -> str:
-        lines = [self.about(), "", *table(FITTED, self.rows())]
-        lines.append(f"x: times {self.figures.flops[1]:.2e} FLOPs, the most of a point")
+        lines = [self.about(), *self.warnings(), "", *table(FITTED, self.rows())]
+        lines.append(f"x: times {format_power(self.figures.flops[1])} FLOPs, the most of a point")
         constants = table(("law", "constant", ""), self.laws(), left=(0, 1, 2))
         return "\n".join([*lines, "", *constants])
 
-    def page(self) -> str:
-        approaches, sweep = self.figures.approaches, self.measured.sweep
-        return html.render(
-            "evaluate/scaling.html",
-            figures=self.figures,
-            about=self.about(),
-            head=FITTED,
-            rows=self.rows(),
-            laws=self.laws(),
-            parabolas=self._parabolas(),
-            curves=_curves(self.measured.curves),
-            lowest=approaches["1: envelope"].lowest,
-            predicted=approaches["3: parametric"].predicted or [],
-            best=self._best(),
-            sweep="" if sweep is None else sweep_lines(sweep)[-1],
-        )
-
-    def _parabolas(self) -> list[Series]:
+    def parabolas(self) -> list[Series]:
+        """The points of each budget, and the parabola through them."""
         drawn: list[Series] = []
         for parabola in self.figures.approaches["2: IsoFLOP"].parabolas or ():
             low, high = min(parabola.sizes), max(parabola.sizes)
@@ -238,10 +239,22 @@ class LawFits(Findings):
             sizes = [low * (high / low) ** (nth / 40) for nth in range(41)]
             line = [(size, (a * math.log(size) + b) * math.log(size) + c) for size in sizes]
             dots = list(zip(parabola.sizes, parabola.losses, strict=True))
-            drawn.append((f"{parabola.flops:.2e} FLOPs", dots, line))
+            drawn.append((f"{format_power(parabola.flops)} FLOPs", dots, line))
         return drawn
 
-    def _best(self) -> list[Series]:
+    def curves(self) -> list[Series]:
+        """A line a size: of its runs the one that costs most, from its second tenth on, so that
+        where losses fall from does not hide where they end."""
+        by_cost = sorted(self.measured.curves, key=lambda curve: curve.flops[-1])
+        longest = {curve.parameters: curve for curve in by_cost}
+        series: list[Series] = []
+        for size, curve in sorted(longest.items()):
+            points = list(zip(curve.flops, curve.loss, strict=True))
+            if len(points) > 1:
+                series.append((f"{size:,.0f} parameters", [], points[len(points) // 10 :]))
+        return series
+
+    def best(self) -> list[Series]:
         """The best size by budget, a line an approach, and the minima of parabolas as dots."""
         from train.lab.scaling.laws import rule_of_twenty
 
@@ -256,19 +269,6 @@ class LawFits(Findings):
                 series.append((f"approach {name}", dots, line))
         rule = [(flops, rule_of_twenty(flops)[0]) for flops in budgets]
         return [*series, ("20 tokens a parameter", [], rule)]
-
-
-def _curves(curves: Sequence[Curve]) -> list[Series]:
-    """A line a size: of its runs the one that costs most, from its second tenth on, so that where
-    losses fall from does not hide where they end.
-    """
-    longest = {curve.parameters: curve for curve in sorted(curves, key=lambda c: c.flops[-1])}
-    series: list[Series] = []
-    for size, curve in sorted(longest.items()):
-        points = list(zip(curve.flops, curve.loss, strict=True))
-        if len(points) > 1:
-            series.append((f"{size:,.0f} parameters", [], points[len(points) // 10 :]))
-    return series
 
 
 def plan_budget(chosen: ScalingPlan, as_json: bool) -> None:
@@ -291,7 +291,7 @@ def plan_lines(figures: BudgetPlan) -> list[str]:
     unique, hours = figures.unique_tokens, figures.hours
     time = f"{hours:,.1f} h" if hours >= 1 else format_duration(3600 * hours)
     lines = [
-        f"{figures.flops:.2e} FLOPs: {time} of one {figures.gpu} at"
+        f"{format_power(figures.flops)} FLOPs: {time} of one {figures.gpu} at"
         f" {100 * figures.mfu:.0f} % of its {_amount(figures.peak)}FLOP/s in bfloat16;"
         " by C = 6ND, attention left out"
     ]

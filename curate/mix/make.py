@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from curate.corpus.manifests import ids_hash, total_ids, write_manifest
+from curate.documents.attributes import pack
 from curate.mix import table
 from curate.mix.design import Key, Strata, check, design, moment
 from curate.mix.measure import (
@@ -36,7 +37,7 @@ from curate.mix.measure import (
     positions,
 )
 from curate.mix.settings import MixSettings
-from curate.mix.sources import EPOCH, Source
+from curate.mix.sources import EPOCH, SOURCE, Source
 from curate.mix.spill import Copy, Hashed, Spill
 from curate.mix.table import Amounts, Bucket, Inputs, MixRecord, Row
 from llmcurate.base.disk.files import remove, text_digest
@@ -58,11 +59,12 @@ MOST_THREADS = 8  # each holds a part
 @dataclass
 class Layout:
     """part_bytes: text of a part, about; total: bytes of text of the whole mix, about; workers:
-    threads that write."""
+    threads that write; own: columns that are no attributes although they have a point."""
 
     part_bytes: int
     total: int
     workers: int = 1
+    own: frozenset[str] = frozenset()
 
     @property
     def parts(self) -> int:
@@ -85,7 +87,7 @@ def write_mix(
         threads = max(1, min(layout.workers, layout.parts, MOST_THREADS))
         with Threads(threads) as pool:
             parts = range(layout.parts)
-            return list(pool.map(lambda part: _write_part(spill, part, folder), parts))
+            return list(pool.map(lambda part: _write_part(spill, part, folder, layout.own), parts))
     finally:
         spill.remove()
         remove(scratch, inside=folder.parent)
@@ -131,18 +133,18 @@ def _copies(
     return rows, np.concatenate(times), np.concatenate([np.empty(0), *(p for _, _, p in copies)])
 
 
-def _write_part(spill: Spill, part: int, folder: Path) -> dict[str, int | str]:
+def _write_part(spill: Spill, part: int, folder: Path, own: frozenset[str]) -> dict[str, int | str]:
     """A part of the mix in order; equal positions stay in the order of reading."""
     target = folder / f"part-{part:05d}.parquet"
     rows_of_part, size, ids = spill.rows(part), 0, []
     with writing(target, Hashed) as writer:
-        writer.write(spill.empty().drop_columns([POSITION]))
+        writer.write(pack(spill.empty().drop_columns([POSITION]), own))
         if rows_of_part is not None:
             order = np.argsort(rows_of_part.rest[POSITION].to_numpy(), kind="stable")
             length = rows_of_part.rest["text"].to_numpy()[order]
             cuts = np.flatnonzero(np.diff(np.cumsum(length) // SLICE)) + 1
             for rows in np.split(order, cuts):
-                writer.write(rows_of_part.take(rows).drop_columns([POSITION]))
+                writer.write(pack(rows_of_part.take(rows).drop_columns([POSITION]), own))
             size, ids = int(length.sum()), [rows_of_part.rest["id"]]
     return {
         "name": target.name,
@@ -310,7 +312,8 @@ def make(
 ) -> dict[str, Any]:
     """Writes the mix of the documents in `copy` into the folder; returns what the report says."""
     totals = prepared.totals
-    layout = Layout(mix.part_bytes, int(totals.bytes.sum()), context.workers)
+    own = frozenset({SOURCE, EPOCH}.union(*(source.own for source in prepared.sources)))
+    layout = Layout(mix.part_bytes, int(totals.bytes.sum()), context.workers, own)
     folder.mkdir(parents=True)
     files = write_mix(copy, prepared.measured, prepared.chosen, layout, folder)
     documents = sum(int(f["documents"]) for f in files)

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator,
 from curate.mix.design import POLICIES, PRESETS, Request
 from curate.mix.sources import Source, named
 from curate.steps.contracts import Identity, Product, digest
+from llmcurate.base.disk.units import as_whole, parse_count
 from llmcurate.base.errors import UsageError
 
 # By how many copies a document stood for, how often it stands in the mix: FineWeb2's README
@@ -276,15 +277,10 @@ class MixSettings(Product):
             return value
         return {k: (v,) if isinstance(v, str) else v for k, v in value.items()}
 
-    @field_validator("total", mode="before")
-    @classmethod
-    def _amount(cls, value: Any) -> Any:
-        return whole(value)
-
     @field_validator("amounts", mode="before")
     @classmethod
     def _amounts(cls, value: Any) -> Any:
-        return {k: whole(v) for k, v in value.items()} if isinstance(value, dict) else value
+        return {k: as_whole(v) for k, v in value.items()} if isinstance(value, dict) else value
 
     @model_validator(mode="after")
     def _checked(self) -> MixSettings:
@@ -385,18 +381,6 @@ class MixSettings(Product):
         return lambda power: [*curve.epochs(power), quality.missing]
 
 
-def whole(value: Any) -> Any:
-    """`1.4e12` of a command line or YAML as a whole number; other values as they are."""
-    if isinstance(value, (str, float)):
-        try:
-            number = float(value)
-        except ValueError:
-            return value
-        if number.is_integer():
-            return int(value) if isinstance(value, str) and value.isdigit() else int(number)
-    return value
-
-
 PAIRS = ("amounts", "epochs", "floors", "caps")
 
 
@@ -424,7 +408,7 @@ def pairs(setting: str, texts: Iterable[str]) -> dict[str, float]:
     for part in (p for text in texts for p in text.split(",")):
         name, equals, number = part.rpartition("=")
         try:
-            value = float(number)
+            value = parse_count(number)
         except ValueError:
             equals = ""
         if not equals or not name:

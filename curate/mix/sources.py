@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from curate.documents.attributes import unpack
 from curate.formats.read_settings import ReadSettings
 from llmcurate.base.errors import UsageError
 
@@ -23,7 +24,8 @@ Batches = Iterator[pa.RecordBatch]
 @dataclass
 class Source:
     """name: in weights and tables; read: the documents, the same at every call; direct: what it
-    reads, which says what the last reading met; inputs: as given; files: their paths."""
+    reads, which says what the last reading met; inputs: as given; files: their paths; own: columns
+    that are no attributes although they have a point, known once it was read."""
 
     name: str
     read: Callable[[], Batches]
@@ -32,6 +34,7 @@ class Source:
     inputs: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
+    own: set[str] = field(default_factory=set)
 
 
 def named(arguments: Iterable[str]) -> dict[str, tuple[str, ...]]:
@@ -86,16 +89,23 @@ def open_sources(
         files_of = tuple(file.path for file in plan.files)
         fingerprint = plan.fingerprint()
         sources.append(
-            Source(name, read_all, direct, fingerprint, inputs[name], files_of, plan.notices)
-        )
+            Source(
+                name, read_all, direct, fingerprint, inputs[name], files_of, plan.notices,
+                set(plan.own),
+            )
+        )  # fmt: skip
     return sources
 
 
 def own_corpus(name: str, batches: Callable[..., Batches]) -> Source:
     """The documents that the steps of the same recipe kept, as a source."""
 
+    own: set[str] = set()
+
     def documents() -> Batches:
         for batch in batches(None):
+            own.update(batch.schema.names)
+            batch = unpack(batch)
             yield batch.select([n for n in batch.schema.names if n not in (SOURCE, EPOCH)])
 
-    return Source(name, documents)
+    return Source(name, documents, own=own)

@@ -30,7 +30,7 @@ class Export(Product):
 
     format: Literal["jsonl", "warc", "minhash", "bloom"] = Field(
         "jsonl",
-        description="The format: jsonl is JSON lines with all columns; warc has a conversion record"
+        description="The format: jsonl is JSON lines; warc has a conversion record"
         " of plain text a document; minhash has signatures as datasketch's LeanMinHash writes"
         " them; bloom is one filter as pybloom-live writes it.",
     )
@@ -42,6 +42,9 @@ class Export(Product):
         ge=1,
         description="Bytes of JSON, or of text in WARC records, in each file before compression,"
         " about.",
+    )
+    attributes: bool = Field(
+        False, description="Whether JSON lines have `attributes`: scores and edits."
     )
     key: Literal["url", "text"] = Field(
         "url", description="What of the documents the filter holds: their URLs or their texts."
@@ -74,7 +77,7 @@ class Export(Product):
             return self._filter(context)
         if self.format == "warc":
             return self._warc(context)
-        lines = json_lines(context.corpus(None))
+        lines = json_lines(context.corpus(None), self.attributes)
         folder = _emptied(context.out, "jsonl")
         documents = size = 0
         line = next(lines, None)

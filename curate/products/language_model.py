@@ -38,6 +38,7 @@ class LanguageModel(_Labelled):
         return super().identity()
 
     def build(self, context: ProductContext) -> dict[str, Any]:
+        from curate.documents.attributes import unpack
         from curate.scoring.language.train import labelled, train
 
         skipped = 0
@@ -45,7 +46,7 @@ class LanguageModel(_Labelled):
         def examples() -> Iterator[tuple[str, str]]:
             nonlocal skipped
             for batch in context.corpus(None):
-                texts, labels = labelled(batch, self.column)
+                texts, labels = labelled(unpack(batch), self.column)
                 for text, label in zip(texts.to_pylist(), labels, strict=True):
                     if text and label:
                         yield text, label

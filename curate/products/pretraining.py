@@ -124,6 +124,7 @@ if not TYPE_CHECKING:
 class PretrainProduct(_Trained, FromFiles, NamesCode, Nested):
     """Trains a language model on token shards: checkpoints, metrics, a sample."""
 
+    SECTIONS: ClassVar = {**TrainConfig.SECTIONS, "processes": "Parallel training"}
     makes: ClassVar[str] = "model"
     needs: ClassVar[tuple[str, ...]] = ("shards",)
     reads_corpus: ClassVar[bool] = False

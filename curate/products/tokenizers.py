@@ -12,7 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from curate.steps.contracts import Identity, Product, ProductContext, sha256, step, with_settings
 from llmcurate.base.disk.files import remove
 from llmcurate.base.disk.process import peak_bytes
-from llmcurate.base.disk.units import counted
+from llmcurate.base.disk.units import counted, parse_count
 from llmcurate.base.errors import LlmcurateError, UsageError
 from llmcurate.base.index import index_of
 from tokenize_kit.learn.options import TrainingOptions
@@ -55,9 +55,10 @@ if not TYPE_CHECKING:
 
 @step("tokenizer")
 class TokenizerProduct(_Learned):
-    """Trains tokenizers on the corpus: tokenizer.json and tokenizer_card.json, of several sizes in
+    """Trains tokenizers on the corpus: tokenizer.json, its card and card.html, of several sizes in
     a folder each."""
 
+    SECTIONS: ClassVar = TrainingOptions.SECTIONS
     makes: ClassVar[str] = "tokenizer"
 
     @field_validator("vocab", mode="before")
@@ -66,7 +67,7 @@ class TokenizerProduct(_Learned):
         """`5000,32000` of a command line as numbers."""
         if isinstance(value, str):
             try:
-                sizes = tuple(int(size) for size in value.split(","))
+                sizes = tuple(int(parse_count(size)) for size in value.split(","))
             except ValueError:
                 raise ValueError(f"{value!r}: give one number or several, as 5000,32000") from None
             return sizes if len(sizes) > 1 else sizes[0]

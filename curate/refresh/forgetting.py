@@ -25,6 +25,7 @@ from curate.corpus.indexes import FOLDER as INDEX
 from curate.corpus.indexes import IDS, OWN, seal_again
 from curate.corpus.manifests import file_record, manifest_path
 from curate.dedup.suffix_array.search_index import RECORD
+from curate.documents.attributes import DocumentsFile, pack
 from curate.documents.documents import NUMBER
 from curate.documents.rejected import FOLDER, emptied, rejected_files
 from curate.run.ledger import Ledger, packed, unpacked
@@ -157,11 +158,13 @@ def _count_texts(path: Path, ids: set[str]) -> int:
 
 def _blank(path: Path, ids: set[str]) -> None:
     keys = pa.array(sorted(ids), pa.string())
-    with pq.ParquetFile(path) as file, writing(path) as writer:
-        writer.write(file.schema_arrow.empty_table())
+    schema = pq.read_schema(path)
+    with DocumentsFile(path) as file, writing(path) as writer:
+        writer.write(schema.empty_table())
         for batch in file.iter_batches(use_threads=False):
             table = pa.Table.from_batches([batch])
-            writer.write(emptied(table, pc.is_in(table["id"].cast(pa.string()), value_set=keys)))
+            table = emptied(table, pc.is_in(table["id"].cast(pa.string()), value_set=keys))
+            writer.write(pack(table, schema.names))
 
 
 @_named

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,6 +19,7 @@ from curate.corpus.manifests import (
     read_kept,
     with_ids,
 )
+from curate.documents.attributes import pack
 from curate.documents.rejected import FOLDER, joined_schema
 from curate.engines.base import cpu_seconds
 from curate.run.messages import Assembled, AssembleTask, FileRecord
@@ -48,26 +48,29 @@ def _copied(source: Path, target: Path) -> FileRecord:
 
 def _renamed(folder: Path, part: int, changed: dict[int, str], target: Path) -> FileRecord:
     """Writes what a stage kept, with settled ids."""
+    schema = pq.read_schema(part_path(folder, part, "kept"))
+    own = schema.names
     with writing(target) as writer:
-        writer.write(pq.read_schema(part_path(folder, part, "kept")).empty_table())
+        writer.write(schema.empty_table())
         for table in read_kept(folder, part, BATCH_ROWS):
-            writer.write(public(with_ids(table, changed)))
+            writer.write(pack(public(with_ids(table, changed)), own))
     return {"documents": writer.rows, "sha256": file_digest(target)}
 
 
 def _rejected(
-    folders: Sequence[Path], part: int, changed: dict[int, str], schema: pa.Schema, target: Path
+    task: AssembleTask, changed: dict[int, str], schema: pa.Schema, target: Path
 ) -> FileRecord:
     """Writes what all stages rejected, in one schema."""
     size = 0
+    folders, part, own = task.folders, task.part, task.own
     with writing(target) as writer:
-        writer.write(schema.empty_table())
+        writer.write(pack(schema.empty_table(), own))
         for folder in folders:
             own_ids = changed if folder == folders[0] else {}
             with pq.ParquetFile(part_path(folder, part, FOLDER)) as file:
                 for group in range(file.num_row_groups):
                     table = with_ids(file.read_row_group(group, use_threads=False), own_ids)
-                    writer.write(conform(public(table), schema))
+                    writer.write(pack(conform(public(table), schema), own))
                     size += pc.sum(pc.binary_length(table["text"])).as_py() or 0
     return {"documents": writer.rows, "text_bytes": size, "sha256": file_digest(target)}
 
@@ -87,7 +90,7 @@ def assemble_partition(task: AssembleTask) -> Assembled:
         kept = _copied(part_path(folders[-1], part, "kept"), target)
     kept |= {"name": name, "text_bytes": task.kept_bytes, "ids": file_ids_hash(target)}
     other = task.rejected / name
-    rejected = _rejected(folders, part, changed, schema, other)
+    rejected = _rejected(task, changed, schema, other)
     changes = target.stat().st_mtime_ns, other.stat().st_mtime_ns
     return Assembled(kept, {"name": name, **rejected}, *changes, cpu_seconds() - began)
 

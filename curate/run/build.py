@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from curate.corpus.direct_input import DirectInput
 from curate.corpus.manifests import entries
+from curate.documents.attributes import DocumentsFile, pack
 from curate.engines.local import call_apart
 from curate.run.intact import Intact, newest
 from curate.run.ledger import Ledger, ledger_path
@@ -52,13 +53,13 @@ COLUMNS = ["id", "source", "lang", "text"]
 
 
 def corpus_batches(folder: Path, columns: list[str] | None = COLUMNS) -> Iterator[pa.RecordBatch]:
-    """Columns (None: all) of the corpus in a folder. Damaged where a part is not what its manifest
-    says; each is compared before it is read."""
+    """Columns of the corpus in a folder (None: all, as files have them). Damaged where a part is
+    not what its manifest says; each is compared before it is read."""
     sealed = {name: [None, entry["sha256"]] for name, entry in entries(folder)}
     for path in part_files(folder):
         if path.name in sealed:
             verify([[str(path), sealed[path.name]]])
-        with pq.ParquetFile(path) as file:
+        with (pq.ParquetFile if columns is None else DocumentsFile)(path) as file:
             yield from file.iter_batches(BATCH_ROWS, columns=columns, use_threads=False)
 
 
@@ -119,6 +120,8 @@ def build_product(
     def corpus_of(columns: list[str] | None = COLUMNS) -> Iterator[pa.RecordBatch]:
         batches = direct.batches(columns) if direct else corpus_batches(corpus, columns)
         for batch in batches:
+            if direct and columns is None:
+                batch = pack(batch, plan.inputs.own)
             named = batch.num_rows and "id" in batch.schema.names
             ids[:] = [batch["id"][0], batch["id"][batch.num_rows - 1]] if named else []
             yield batch

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +28,7 @@ from llmcurate.base.errors import TooMuchGone
 if TYPE_CHECKING:
     from curate.steps.contracts import CorpusStep
 from curate.corpus.manifests import part_path, read_kept
-from curate.dedup.removal import DedupStep
+from curate.dedup.removal import DedupStep, DocumentDedup
 from curate.documents.documents import NUMBER
 from curate.steps.contracts import CorpusStep
 
@@ -64,6 +65,9 @@ def resolve(
             sketches.make_view()
         with journal.resolving(own), failing(step.label):
             counts = step.resolve(sketches).record()
+            if isinstance(step, DocumentDedup) and step.keep == "none":
+                _drop_all(db, whole, step.method)
+                counts["dropped"] = counts["members"]
             if earlier and step.replaces:
                 counts["superseded"] = _superseded(db, whole, own / SUPERSEDED)
         if earlier:
@@ -108,6 +112,32 @@ def resolve_one_partition(task: ResolveTask) -> Resolved:
     assert step is not None
     corpus = SketchedCorpus(stage.folder, 1, stage.spec.sketch_kind, task.ids_changed)
     return resolve(step, corpus, task.own, task.decisions, task.size, 1, sizes=task.sizes)
+
+
+def _drop_all(db: Any, path: Path, method: str) -> None:
+    """Makes all members of clusters of this method go: none is kept, and the one that was has the
+    nearest of the others as its partner."""
+    decided = f"read_parquet({literal(path)})"
+    nearest = "partner_id = kept_id DESC, similarity DESC, id"
+    with replacing(path) as aside:
+        db.execute(
+            f"""COPY (
+            WITH members AS (
+              SELECT *, method = '{method}' AND cluster IS NOT NULL AS mine FROM {decided}),
+            nearest AS (
+              SELECT cluster, id, similarity FROM members WHERE mine AND "drop"
+              QUALIFY row_number() OVER (PARTITION BY cluster ORDER BY {nearest}) = 1)
+            SELECT m.* EXCLUDE (mine) REPLACE (
+              m."drop" OR m.mine AS "drop",
+              CASE WHEN NOT m.mine THEN m.kept_id END AS kept_id,
+              CASE WHEN m.mine THEN coalesce(m.partner_id, o.id) ELSE m.partner_id END
+                AS partner_id,
+              CASE WHEN m.mine THEN coalesce(m.similarity, o.similarity) ELSE m.similarity END
+                AS similarity)
+            FROM members m LEFT JOIN nearest o ON m.mine AND m.cluster = o.cluster
+            ORDER BY m.part, m.n
+            ) TO {literal(aside)} (FORMAT parquet)"""
+        )
 
 
 def _superseded(db: Any, whole: Path, path: Path) -> int:
@@ -221,7 +251,9 @@ def overlooked(step: CorpusStep, folder: Path, parts: int, decisions: Path) -> s
         return None
     from curate.text.compared import nfkc_casefold
 
-    texts = set(islice(_left(folder, parts, decisions), TEXTS))
+    texts: set[str] = set()
+    with suppress(OSError, ValueError):  # damage, which who reads all of the file reports
+        texts.update(islice(_left(folder, parts, decisions), TEXTS))
     more = len(texts) - len(set(map(nfkc_casefold, texts)))
     if not more:
         return None

@@ -17,6 +17,7 @@ from curate.corpus import indexes, manifests
 from curate.engines.base import Engine, Jobs, check_engine, mapping
 from curate.run import assemble
 from curate.run.build import begin_anew, check_made
+from curate.run.earlier import make_index
 from curate.run.intact import Intact, changed_after, corpus_seals, finished_files, newest
 from curate.run.ledger import Ledger
 from curate.run.messages import Assembled, AssembleTask, Built, CorpusRecord
@@ -129,6 +130,8 @@ class _Run:
         the records. Damaged where a file is not what was written."""
         clear_temporary(self.home)
         assemble.clear_unfinished(self.home)
+        for documents in self.plan.against:
+            make_index(documents, run_planned, self.options)
         with self._engine() as engine:
             for stage in self.plan.stages:
                 self.stages.run(stage, engine)
@@ -185,6 +188,7 @@ class _Run:
                 rejected=rejected,
                 schema=schema,
                 kept_bytes=of_part[-1][0].bytes_out,
+                own=self.plan.inputs.own,
                 sealed=[file for _, files in of_part for file in files],
                 shared=ids,
             )
@@ -265,14 +269,14 @@ class _Run:
         return True
 
     def _say_what_changes(self) -> None:
-        names = [(s.key, s.folder_name) for s in self.plan.stages]
-        names += [(p.key, p.folder_name) for p in self.plan.products]
+        names = [(s.key, s.shown) for s in self.plan.stages]
+        names += [(p.key, p.product.label) for p in self.plan.products]
         again = [n for key, n in names if not self.ledger.has(key)]
         kept = [n for key, n in names if self.ledger.has(key)]
         if kept:
-            say(f"reusing {', '.join(kept)}", self.options.quiet)
+            say(f"reused as they are: {', '.join(kept)}", self.options.quiet)
         if again:
-            say(f"settings or input changed: computing {', '.join(again)}", self.options.quiet)
+            say(f"settings or input changed, so run again: {', '.join(again)}", self.options.quiet)
 
     def _begin_again(self, damage: Damaged) -> None:
         """As a run that goes on: what is there is compared, and what differs made anew."""

@@ -17,6 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from curate.corpus.manifests import manifest_path
+from curate.documents.attributes import ATTRIBUTES, read_schema
+from curate.documents.documents import CORE
+from curate.documents.edits import EDITS
 from curate.documents.rejected import rejected_files
 from curate.run.ledger import row_digest
 from curate.run.records import read_record
@@ -144,6 +147,17 @@ class Corpus:
     def is_home(self) -> bool:
         """Whether several runs share it."""
         return self.run != self.out
+
+    def need_whole(self) -> None:
+        """UsageError where corpus/ was written without columns that every run has."""
+        names = read_schema(self.kept[0]).names if self.kept and self.gone else None
+        lacks = [n for n in (*(n for n, _ in CORE), EDITS) if names and n not in names]
+        if lacks:
+            named = ", ".join(lacks).replace(EDITS, ATTRIBUTES)
+            raise UsageError(
+                f"{self.out / FOLDER} was written without {named} (--plain or --columns), so it"
+                " cannot answer this: run the recipe with all columns"
+            )
 
     def record(self) -> dict[str, Any]:
         """run.json; of a HOME the last one, with the rules and languages of all."""

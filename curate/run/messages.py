@@ -47,7 +47,7 @@ class Specification(Message):
     input: the folder of the stage before, or plan: what is read; ids: the settled ids of the first
     stage; apply: the step whose decisions the stage begins with; sketch: the one whose sketches it
     writes, into files of that kind; later: steps of stages behind it, for rehearsals; of: how many
-    steps the run has.
+    steps the run has; columns: of the corpus, of the last stage; own: of the input, with a point.
     """
 
     read: ReadSettings
@@ -61,6 +61,8 @@ class Specification(Message):
     sketch_kind: str = ""
     later: tuple[StepRecord, ...] = ()
     of: int = 0
+    columns: tuple[str, ...] = ()
+    own: tuple[str, ...] = ()
 
     @classmethod
     def in_folder(cls, folder: Path) -> Specification:
@@ -190,7 +192,7 @@ class Resolved(Message):
 class AssembleTask(Task):
     """A partition's part of corpus/ and rejected/. folders: the stages', in order; ids: the settled
     ids; schema: that of rejected/, in hexadecimal; kept_bytes: text of the documents that the last
-    stage kept; sealed, shared: as of `StageTask`."""
+    stage kept; own: as of `Specification`; sealed, shared: as of `StageTask`."""
 
     folders: tuple[Path, ...]
     ids: Path
@@ -198,6 +200,7 @@ class AssembleTask(Task):
     rejected: Path
     schema: str
     kept_bytes: int
+    own: tuple[str, ...]
     sealed: list[SealedPath]
     shared: list[SealedPath]
 

@@ -12,26 +12,27 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from curate.corpus import manifests
+from curate.corpus import indexes, manifests
+from curate.dedup.removal import DedupStep
 from curate.engines.base import cpu_seconds
 from curate.formats.inputs import InputPlan
 from curate.formats.reading import plan_reading
 from curate.run.ledger import RUN, Ledger, ledger_path
-from curate.steps.contracts import CorpusStep, Product, Step, code_of, files_of
-from curate.steps.recipe import Recipe
-from llmcurate.base.disk.files import inside, text_digest
+from curate.steps.contracts import CorpusStep, Product, Settings, Step, code_of, files_of
+from curate.steps.recipe import Recipe, build, make_step
+from llmcurate.base.disk.files import cache_folder, inside, text_digest
 from llmcurate.base.disk.units import counted, format_bytes
 from llmcurate.base.errors import UsageError
 
 ALLOW_PYTHON = "LLMCURATE_ALLOW_PYTHON"  # a variable of the environment
-LAYOUT = 3  # raised when stage files written so far can no longer be read
+LAYOUT = 4  # raised when stage files written so far can no longer be read
 
 
 def _hash(*parts: Any) -> str:
@@ -77,6 +78,11 @@ class MapStage:
         """The steps whose reasons this stage records."""
         return ([self.apply.label] if self.apply else []) + [s.label for s in self.steps]
 
+    @property
+    def shown(self) -> str:
+        """Its steps, for people: `extract to c4`."""
+        return " to ".join(dict.fromkeys([*self.labels[:1], *self.labels[-1:]])) or "reading"
+
 
 @dataclass
 class ProductStage:
@@ -102,6 +108,17 @@ class EarlierIds:
     digest: str
 
 
+@dataclass(frozen=True)
+class EarlierDocuments:
+    """An entry of `against` that names documents: the dedup that compares with them, the plan that
+    makes their index, and the index, whose files may be still to be made."""
+
+    step: DedupStep
+    against: str
+    plan: RunPlan
+    index: indexes.Index
+
+
 @dataclass
 class RunPlan:
     """Everything that a run will do. earlier: where ids go on from those of earlier runs; then all
@@ -113,6 +130,7 @@ class RunPlan:
     products: list[ProductStage]
     earlier: EarlierIds | None = None
     cpu: float = 0.0
+    against: list[EarlierDocuments] = field(default_factory=list)  # whose indexes come first
 
     @property
     def digest(self) -> str:
@@ -148,6 +166,7 @@ def plan_run(
     if not on_paper:
         recipe = recipe.at_hand()
         _check_files(recipe)
+    against = [] if on_paper else list(_against(recipe))
     gone_on_from = [earlier.digest] if earlier and earlier.files else []
     # The detector finds the encoding of files that do not state it.
     detected = any(file.format in ("text", "csv") for file in inputs.files)
@@ -157,13 +176,14 @@ def plan_run(
     current: list[Step] = []
     pending: CorpusStep | None = None
 
-    def close(sketch: CorpusStep | None) -> None:
+    def close(sketch: CorpusStep | None, last: bool = False) -> None:
         nonlocal key, current, pending
         if on_paper:
             key = ""
         else:
             before = pending.identity().values if pending else None
-            key = _hash(key, before, [s.identity().values for s in current])
+            written = [recipe.columns] if last and recipe.columns else []
+            key = _hash(key, before, [s.identity().values for s in current], *written)
         stages.append(MapStage(len(stages), key, pending, current, sketch))
         current, pending = [], sketch
 
@@ -180,9 +200,40 @@ def plan_run(
                 close(None)
             current.append(step)
     if current or pending:
-        close(None)
+        close(None, last=True)
     product_stages = _product_stages(recipe, key, len(stages), on_paper)
-    return RunPlan(recipe, inputs, stages, product_stages, earlier)
+    return RunPlan(recipe, inputs, stages, product_stages, earlier, against=against)
+
+
+def _against(recipe: Recipe) -> Iterator[EarlierDocuments]:
+    """The documents that the recipe's dedups compare with, each known to its dedup: read as the
+    input is, and all of them; of web pages the main text, as the recipe extracts it."""
+    whole: dict[str, Any] = dict.fromkeys(("limit", "share", "split", "config", "fetch"))
+    read = recipe.read.model_copy(update=whole)
+    for dedup in (step for step in recipe.steps if isinstance(step, DedupStep)):
+        for name in dedup.against:
+            if indexes.is_documents(name, dedup.name):
+                inputs = plan_reading([indexes.named(name)[1]], read)
+                steps: list[Settings] = [dedup.of_earlier()]
+                if any(file.holds_pages for file in inputs.files):
+                    extracts = [step for step in recipe.steps if step.name == "extract"]
+                    steps = [*(extracts or [make_step("extract", {})]), *steps]
+                plan = plan_run(build("against", steps, read=read), inputs)
+                index = _index_of(plan, name)
+                dedup.take_index(name, index)
+                yield EarlierDocuments(dedup, name, plan, index)
+
+
+def _index_of(plan: RunPlan, against: str) -> indexes.Index:
+    """The index that the plan of one dedup leaves, in the cache by its content."""
+    name, path = indexes.named(against)
+    name = name or Path(path).resolve().name.partition(".")[0]
+    (stage,) = (stage for stage in plan.stages if stage.sketch is not None)
+    key, step = stage.folder_key, stage.sketch
+    assert step is not None
+    made = indexes.Comparable(step.name, step.label, step.version, step.comparable())
+    folder = cache_folder() / "against" / key / indexes.FOLDER / step.label
+    return indexes.Index(name, folder, indexes.record_before(made, name, key))
 
 
 def make_plan(recipe: Recipe, inputs: list[str], on_paper: bool = False) -> RunPlan:
@@ -327,14 +378,14 @@ def describe(plan: RunPlan, out: Path) -> str:
     lines = [f"{plan.recipe.name} -> {out}"]
     if plan.inputs.files:
         lines.append(f"  input: {files}, {size}, {parts}{_part_of_input(plan)}")
-    for stage in record["stages"]:
+    for of, stage in zip(plan.stages, record["stages"], strict=True):
         done = stage["partitions_done"]
         state = "reused" if done == record["partitions"] > 0 else f"{done} of {parts} done"
         then = f", then resolve {stage['resolves']}" if stage["resolves"] else ""
-        lines.append(f"  stage {stage['folder']}: {state}{then}")
-    for product in record["products"]:
+        lines.append(f"  {of.shown}: {state}{then}")
+    for made, product in zip(plan.products, record["products"], strict=True):
         state = "reused" if product["done"] else "to build"
-        lines.append(f"  product {product['folder']}: {state}")
+        lines.append(f"  {made.product.label}: {state}")
     return "\n".join(lines)
 
 

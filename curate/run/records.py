@@ -46,6 +46,8 @@ LIBRARIES = (
     "pyarrow", "numpy", "numba", "duckdb", "resiliparse", "chardetng_py", "tokenizers",
     "torch",
 )  # fmt: skip
+FEW = 0.05  # of the documents: where fewer are kept, that is the first line
+NOTABLE_SHARE = 0.05  # of a sample's bytes: a script of fewer is not remarked upon
 MOST_COMMAND = 2_000  # characters: a shell may have put thousands of file names in
 
 
@@ -102,7 +104,8 @@ class StageRecord(Counts, _Named):
 @dataclass(frozen=True)
 class Totals:
     """The counts of a whole run; by_rule: documents by the rule that dropped them; nothing_kept:
-    the line on a run that kept no document."""
+    the line on a run that kept no document; remark: on one that kept few, or of which a single
+    step dropped most."""
 
     read: int
     kept: int
@@ -123,6 +126,7 @@ class Totals:
     kept_ids: str
     by_rule: dict[str, int]
     nothing_kept: str | None = None
+    remark: str | None = None
 
 
 @dataclass(frozen=True)
@@ -269,9 +273,11 @@ class Outcome:
             kept_ids=self.kept_ids,
             by_rule=dict(sorted(by_rule.items(), key=lambda item: (-item[1], item[0]))),
         )
-        if totals.kept or self.of_input is None:
+        if self.of_input is None:
             return totals
-        return replace(totals, nothing_kept=self._why_nothing(totals, first))
+        if not totals.kept:
+            return replace(totals, nothing_kept=self._why_nothing(totals, first))
+        return replace(totals, remark=self._remark(totals))
 
     @property
     def read_nothing(self) -> bool:
@@ -292,21 +298,42 @@ class Outcome:
             if totals.skipped:
                 reasons.append(f"{counted(totals.skipped, 'record')} of other types were skipped")
             return f"nothing was read: {'; '.join(reasons) or 'the files hold no document'}"
-        labels = {label for stage in self.stages for label in stage.steps} | {"read", "engine"}
-        by_step: dict[str, Counter[str]] = {}
-        for key, count in totals.by_rule.items():
-            step = max((s for s in labels if key.startswith(f"{s}.")), key=len, default=key)
-            by_step.setdefault(step, Counter())[key.removeprefix(f"{step}.")] = count
-        steps = sorted(by_step, key=lambda step: -by_step[step].total())
-        first = by_step["read"].most_common(1) if steps[:1] == ["read"] else []
-        read_as = self.plan.recipe.read
-        if first and first[0][0] == "no_text" and (line := no_text(self.plan.inputs, read_as)):
-            return f"nothing was kept: {line}"
-        parts = []
-        for step in steps[:3]:
-            rules = ", ".join(f"{rule} {n:,}" for rule, n in by_step[step].most_common(3))
-            parts.append(f"{step} dropped {by_step[step].total():,} of {totals.read:,} ({rules})")
-        return f"nothing was kept: {'; '.join(parts)}"
+        rules = [next(iter(row.rules)) for row in self._by_dropped()[:1] if row.step == "read"]
+        line = no_text(self.plan.inputs, self.plan.recipe.read) if rules == ["no_text"] else None
+        return f"nothing was kept: {line or self._most_dropped(totals.read)}"
+
+    def _remark(self, totals: Totals) -> str | None:
+        if totals.kept < FEW * totals.read:
+            kept = f"{totals.kept:,} of {counted(totals.read, 'document')}"
+            return f"few were kept, {kept}: {self._most_dropped(totals.read)}"
+        for row in self._by_dropped()[:1]:
+            if 2 * row.dropped >= totals.read:
+                share = format_percent(row.dropped / totals.read, 0)
+                return f"{row.step} dropped {share} of all documents{self._language(totals.read)}"
+        return None
+
+    def _by_dropped(self) -> list[Row]:
+        stages = self.stages or [self.of_input or StageRecord()]
+        return sorted(funnel_rows(stages), key=lambda row: -row.dropped)
+
+    def _most_dropped(self, read: int) -> str:
+        parts = (
+            f"{row.step} dropped {row.dropped:,} of {read:,} ({reasons(row, 3, cuts=False)})"
+            for row in self._by_dropped()[:3]
+            if row.dropped
+        )
+        return "; ".join(parts) + self._language(read)
+
+    def _language(self, read: int) -> str:
+        """What most of the input is in, where most went for its language."""
+        if [row.step.partition("#")[0] for row in self._by_dropped()[:1]] != ["language"]:
+            return ""
+        counts: Counter[str] = Counter()
+        for path in part_files(self.out / "rejected"):
+            for row in pq.read_table(path, columns=["lang"])["lang"].value_counts().to_pylist():
+                counts[row["values"]] += row["counts"]
+        most = [lang for lang, count in counts.items() if lang and 2 * count > read]
+        return f"; the input is mostly {most[0]}" if most else ""
 
     def paths(self) -> dict[str, str]:
         """Return the paths of what the run left, by name."""
@@ -565,33 +592,40 @@ def _of_step(counts: dict[str, int], label: str) -> dict[str, int]:
     return dict(sorted(of_step.items(), key=lambda item: (-item[1], item[0])))
 
 
-def reasons(row: Row, most: int) -> str:
+def reasons(row: Row, most: int, cuts: bool = True) -> str:
     """The `most` frequent reasons of a step, and how much it cut."""
     parts = ", ".join(f"{rule} {n:,}" for rule, n in list(row.rules.items())[:most])
     if len(row.rules) > most:
         parts += f" and {len(row.rules) - most} more"
-    cut = f"cut {format_bytes(row.cut_bytes)} of text" if row.cut_bytes else ""
+    cut = f"cut {format_bytes(row.cut_bytes)} of text" if row.cut_bytes and cuts else ""
     return "; ".join(filter(None, (parts, cut)))
 
 
 def funnel(record: RunRecord) -> str:
-    """The funnel for a terminal."""
+    """The funnel for a terminal; behind it what counts: what was kept, the rules that decide
+    most, and what stands out."""
     t = record.totals
-    skipped = ", ".join(f"{n} {k}" for k, n in sorted(t.skipped_by_type.items()))
+    by_type = sorted(t.skipped_by_type.items(), key=lambda pair: (-pair[1], pair[0]))
+    skipped = [f"{n} {k}" for k, n in by_type]
     beside = f", {t.unreadable} unreadable" if t.unreadable else ""
     if t.passed_over:
         beside += f", {counted(t.passed_over, 'document')} passed over (read.share)"
     if t.bad_dates:
         beside += f", {counted(t.bad_dates, 'date')} that cannot be read"
-    lines = [t.nothing_kept] if t.nothing_kept else []
-    if record.stages:
+    few = t.kept < FEW * t.read
+    lines = [first] if (first := t.nothing_kept or (few and t.remark)) else []
+    rules = ", ".join(f"{k.removeprefix('read.')} {n}" for k, n in t.by_rule.items())
+    refused = f", {t.rejected} refused ({rules})" if t.rejected and not record.stages else ""
+    if record.stages or t.read:
         lines.append(
-            f"read {counted(t.read, 'document')} ({format_bytes(t.bytes_in)}),"
+            f"read {counted(t.read, 'document')} ({format_bytes(t.bytes_in)}){refused},"
             f" {counted(t.skipped, 'other record')} skipped, {t.corrupt:,} corrupt"
             f"{beside}"
         )
+    if record.stages:
         if skipped:
-            lines.append(f"  skipped: {skipped[:200]}")
+            more = f", {counted(len(skipped) - 9, 'other type')}" if len(skipped) > 9 else ""
+            lines.append(f"  skipped: {', '.join(skipped[:9])}{more}")
         lines += table(
             ("step", "in", "dropped", "out", "reasons"),
             [
@@ -601,28 +635,46 @@ def funnel(record: RunRecord) -> str:
             left=(0, 4),
             indent=2,
         )
-        lines.append(
-            f"kept {counted(t.kept, 'document')} ({format_bytes(t.bytes_out)} of text),"
-            f" rejected {t.rejected:,}, in {t.seconds:.1f} s"
-        )
-        if any(stage.decided for stage in record.stages):
-            lines.append(f"hash of the kept ids: {t.kept_ids}")
-    elif t.read:
-        rules = ", ".join(f"{k.removeprefix('read.')} {n}" for k, n in t.by_rule.items())
-        refused = f", {t.rejected} refused ({rules})" if t.rejected else ""
-        lines.append(
-            f"read {counted(t.read, 'document')} ({format_bytes(t.bytes_in)}){refused},"
-            f" {counted(t.skipped, 'other record')} skipped, {t.corrupt:,} corrupt"
-            f"{beside}"
-        )
+    lines += [f"note: {n}" for n in record.notices if not n.startswith("skipped ")]
+    if record.stages:
+        lines += _kept_lines(record)
     for product in record.products:
         lines.append(product_line(product))
         if product["makes"] == "corpus":
             lines += mix_lines(MixRecord.from_json(json.dumps(product["mix"])))
         if product["makes"] == "model":
             lines += held_out_lines(product["summary"])
-    lines += [f"note: {n}" for n in record.notices if not n.startswith("skipped ")]
+            lines += _best_lines(product["summary"])
     return "\n".join(lines)
+
+
+def _kept_lines(record: RunRecord) -> list[str]:
+    t = record.totals
+    lines = []
+    if any(stage.decided for stage in record.stages):
+        lines.append(f"hash of the kept ids: {t.kept_ids}")
+    lines.append(
+        f"kept {counted(t.kept, 'document')} ({format_percent(t.kept / max(1, t.read))} of"
+        f" {t.read:,}), {format_bytes(t.bytes_out)} of text from {format_bytes(t.bytes_in)}, in"
+        f" {t.seconds:.1f} s"
+    )
+    if t.by_rule:
+        rules = [f"{k} {n:,} ({format_percent(n / t.read)})" for k, n in t.by_rule.items()][:3]
+        lines.append(f"rules that decide most: {', '.join(rules)}")
+    if t.remark and t.kept >= FEW * t.read:
+        lines.append(f"look at this: {t.remark}")
+    return lines
+
+
+def _best_lines(summary: dict[str, Any]) -> list[str]:
+    """The checkpoint of the least held-out loss, which the model is used from."""
+    loss, end = summary.get("best_held_out_loss"), summary["held_out_loss"]
+    if loss is None:
+        return []
+    step = int(summary["best_checkpoint"].rpartition("-")[2])
+    used = f"; at the end {end:.3f}\ngenerate, export and evaluate take step {step}"
+    at_end = step == summary["steps"]
+    return [f"held-out loss least at step {step}, {loss:.3f}{'' if at_end else used}"]
 
 
 def held_out_lines(summary: dict[str, Any]) -> list[str]:
@@ -650,13 +702,37 @@ def eval_scores(summary: dict[str, Any]) -> dict[str, Any]:
     return scores
 
 
+def _tokenizer_remark(card: dict[str, Any]) -> list[str]:
+    """The script that it compresses worst by far, else a warning, else what cannot load it."""
+    measured = card.get("measured") or {}
+    rates = [
+        (s["bytes"] / s["tokens"], s["label"])
+        for s in measured.get("scripts", ())
+        if s["bytes"] >= NOTABLE_SHARE * measured["bytes"] and s["label"] != "Common"
+    ]
+    if rates and 2 * min(rates)[0] < measured["bytes_a_token"]:
+        return ["look at this: {1} has only {0:.2f} bytes per token".format(*min(rates))]
+    if card.get("warnings"):
+        return [f"look at this: {card['warnings'][0]}"]
+    if "refused" in (card.get("gguf") or {}) and card.get("model") == "bpe":
+        way = "tokenizer_card.md says why"
+        if card["settings"].get("pattern") is None and not card["settings"].get("regex"):
+            way = "--pattern llama3 makes one that it loads"
+        return [f"look at this: llama.cpp cannot load it; {way}"]
+    return []
+
+
 def product_line(product: dict[str, Any]) -> str:
     """Return a line on a product."""
     if product["makes"] == "tokenizer":
         cards = product.get("cards", [product["card"]])
         vocab = ", ".join(str(c.get("vocab", c.get("vocab_size"))) for c in cards)
-        text = format_bytes(cards[0].get("bytes", 0))
-        return f"{product['label']}: {vocab} tokens from {text} of text"
+        line = f"{product['label']}: {vocab} tokens from"
+        line += f" {format_bytes(cards[0].get('bytes', 0))} of text"
+        figures = [m["bytes_a_token"] for c in cards if (m := c.get("measured"))]
+        if any(figures):
+            line += f", {', '.join(f'{f:.2f}' for f in figures)} bytes per token on a sample of it"
+        return "\n".join([line, *_tokenizer_remark(cards[-1])])
     if product["makes"] == "shards":
         ratio = product["bytes"] / max(1, product["tokens"])
         line = (

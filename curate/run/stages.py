@@ -159,7 +159,7 @@ class Stages:
                     yield StageTask(part, self._spec_path(stage), sealed, shared)
 
         shared = [*written, *self._read_by_all(stage, folder)]
-        title, quiet = stage.folder_name[:24], self.options.quiet
+        title, quiet = stage.shown[:24], self.options.quiet
         with Progress(title, self.parts, quiet, done.count(1)) as progress:
             for task, result in engine.map(
                 "curate.run.worker.worker:run_partition",
@@ -339,6 +339,8 @@ class Stages:
             sketch_kind=sketch_kind(stage),
             later=tuple(map(StepRecord.for_rehearsal, self._behind(stage))),
             of=sum(len(stage.labels) for stage in self.plan.stages),
+            own=self.plan.inputs.own,
+            columns=self.plan.recipe.columns if stage is self.plan.stages[-1] else (),
         )
         with sealing() as written:
             write_text(self._spec_path(stage), spec.to_json().decode())

@@ -12,12 +12,12 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, PrivateAttr, create_model, field_validator
 
 from llmcurate.base.disk.files import file_digest
-from llmcurate.base.disk.yaml_file import within_64_bits
+from llmcurate.base.disk.yaml_file import read_counts, within_64_bits
 from llmcurate.base.errors import UsageError
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ class Settings(BaseModel):
     _label: str | None = PrivateAttr(default=None)
 
     _numbers = field_validator("*")(within_64_bits)
+    _counts = field_validator("*", mode="before")(read_counts)
 
     @property
     def label(self) -> str:
@@ -344,12 +345,11 @@ class CorpusStep(Settings):
     after_folder: ClassVar[frozenset[str]] = frozenset()
 
     @property
-    def reach(self) -> Literal["own", "one", "cluster", "any"]:
-        """The documents whose decisions one document more, or one less, changes
-        (inspect/whatif/dedups.py). own: none but its own. one: of the documents with one key, one
-        stays. cluster: documents stay or go with their connected component, and a document
-        connects all that it matches. any: without a bound."""
-        return "any"
+    def meets_by(self) -> str | None:
+        """The column of sketches, of one key or several of 8 bytes, by which documents meet: those
+        that share none, directly or over others, do not change each other's decisions. "": each is
+        decided on by itself; None: any may matter."""
+        return None
 
     @property
     def obstacle(self) -> str | None:

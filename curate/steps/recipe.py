@@ -28,7 +28,7 @@ CUT = "cut"
 MOST_STEPS = 1000  # each stage of them is a folder, each step a module that workers load
 LineOf = Callable[[str], str | None]
 SettingNames = Callable[[], Iterable[str]]
-TOP_KEYS = ("name", "description", "paper", "input", "read", "steps")
+TOP_KEYS = ("name", "description", "paper", "input", "read", "columns", "steps")
 # Files that are no recipe by their ending, and words in configurations of other tools.
 OTHERS = {".py": "a Python file", ".toml": "a TOML file", ".ipynb": "a notebook"}
 TOOLS = {
@@ -43,8 +43,9 @@ TOOLS = {
 
 @dataclass(frozen=True, repr=False)
 class Recipe:
-    """Named steps in order; `cuts` holds the positions before which a stage ends. As a text it is
-    the YAML of what was given; `resolved` has the defaults too."""
+    """Named steps in order; `cuts` holds the positions before which a stage ends; columns: those of
+    corpus/ beside id and text (`documents/attributes.chosen`), by default all. As a text it is the
+    YAML of what was given; `resolved` has the defaults too."""
 
     name: str
     steps: tuple[Settings, ...]
@@ -53,6 +54,7 @@ class Recipe:
     read: ReadSettings = field(default_factory=ReadSettings)
     cuts: frozenset[int] = frozenset()
     paper: str = ""
+    columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for product in self.products:
@@ -110,7 +112,8 @@ class Recipe:
         read = self.read.model_dump(mode="json", exclude_unset=given_alone)
         if self.read.fetch is not None:
             read["fetch"] = self.read.fetch
-        return {**head, **inputs, "read": read, "steps": steps}
+        columns = {"columns": list(self.columns)} if self.columns else {}
+        return {**head, **inputs, "read": read, **columns, "steps": steps}
 
     def __str__(self) -> str:
         data = self._dump(given_alone=True)
@@ -124,7 +127,9 @@ class Recipe:
     def digest(self) -> str:
         """A hash of everything that decides the output."""
         parts = [s.identity().values for s in self.steps]
-        return text_digest(json.dumps([parts, self.read.identity(), sorted(self.cuts)]))
+        return text_digest(
+            json.dumps([parts, self.read.identity(), sorted(self.cuts), *self.columns])
+        )
 
     def reading(self, **settings: Any) -> Recipe:
         """The recipe with other settings of `read`; those that are None stay as they are."""
@@ -177,7 +182,7 @@ class Change:
             hint = _nearest(self.section, sorted(names))
             raise UsageError(f"{self.given}: no section {self.section!r}; {hint}")
         last = sorted({name.rpartition(".")[2] for _, name in known})
-        near = get_close_matches(path, [*last, *names], 1, 0.5)
+        near = get_close_matches(path, [*last, *names], 1)
         hint = f"did you mean {near[0]!r}?" if near else "write section.key=value"
         raise UsageError(f"{self.given}: no setting {path!r}; {hint}")
 
@@ -207,7 +212,7 @@ class _Source:
 
 
 def _nearest(key: str, keys: list[str]) -> str:
-    near = get_close_matches(key, keys, 1, 0.5)
+    near = get_close_matches(key, keys, 1, 0.6 if len(key) > 3 else 0.5)  # c5 is near to c4
     if near:
         return f"did you mean {near[0]!r}?"
     return f"known: {', '.join(keys)}" if keys else "it takes no keys"
@@ -414,7 +419,10 @@ def parse(
         description=str(data.get("description") or ""),
         inputs=tuple(inputs),
     )
-    return replace(recipe, paper=str(data.get("paper") or ""))
+    columns = data.get("columns") or []
+    if not isinstance(columns, list) or not all(isinstance(name, str) for name in columns):
+        raise UsageError(f"{file.at('columns')}: `columns` is a list of names of columns")
+    return replace(recipe, paper=str(data.get("paper") or ""), columns=tuple(columns))
 
 
 def _entries(written: list[Any], file: _Source) -> list[Entry]:

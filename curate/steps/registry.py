@@ -5,7 +5,7 @@ them imports no step: curate/index.json holds where each class stands, and the s
 through for a name that it lacks. Other distributions add steps by the entry point group
 `llmcurate.steps` (name = "module:Class").
 
-Editors check recipes with the schema, and the command line and docs/reference.md are made from it,
+Editors check recipes with the schema, and the command line and docs/reference are made from it,
 so that a setting is written once: as a field of its step. `make reference` writes the schema into
 pipelines/recipe.schema.json, from where commands read it without loading a step. An entry holds a
 digest of the source of its fields; of a step whose source has changed since, the class is loaded.
@@ -77,8 +77,10 @@ def step_class(name: str) -> type[Settings]:
     loaded."""
     place = REGISTRY.get(name) or _plugins().get(name) or (is_step(name) and REGISTRY[name])
     if not place:
-        near = get_close_matches(name, step_names(), 1, 0.5)
+        near = get_close_matches(name, step_names(), 1, 0.6 if len(name) > 3 else 0.5)
         hint = f"; did you mean {near[0]!r}?" if near else f"; known: {', '.join(step_names())}"
+        if ":" in name:
+            hint = "; a function of yours is named FILE.py:FUNCTION"
         raise UsageError(f"unknown step {name!r}{hint}")
     try:
         return _load(name, place)
@@ -152,6 +154,12 @@ def recipe_schema(names: list[str] | None = None) -> dict[str, Any]:
                 "description": "Input files; those of the command line replace them.",
             },
             "read": {"$ref": STEPS + "read"},
+            "columns": {
+                "type": "array",
+                "items": {"type": "string"},
+                "description": "Columns of corpus/ beside id and text; `attributes` are scores and"
+                " edits, `-attributes` all columns but these.",
+            },
             "steps": {"type": "array", "minItems": 1, "items": step},
         },
         "required": ["steps"],
@@ -265,10 +273,16 @@ def type_text(field: dict[str, Any], schema: dict[str, Any]) -> str:
 
 def class_schema(model: Any) -> dict[str, Any]:
     """The schema of the settings of one class, without titles; those of the class itself come
-    before those that others share. A list that is also read from one string may be either.
+    before those that others share, but where it has SECTIONS, by the names that open them. A list
+    that is also read from one string may be either.
     """
     schema = dict(model.model_json_schema())
     own, fields = get_annotations(model), schema.pop("properties", {})
+    if sections := getattr(model, "SECTIONS", {}):
+        own, section = fields, ""
+        for name, field in fields.items():
+            section = sections.get(name, section)
+            field |= {"section": section} if section else {}
     schema["properties"] = {n: fields[n] for n in sorted(fields, key=lambda n: n not in own)}
     for definition in [schema, *schema.get("$defs", {}).values()]:
         definition.pop("title", None)

@@ -103,6 +103,15 @@ def _newlines(data, offsets):
 
 
 @njit(nogil=True)
+def longest(start, end):
+    """The length of the longest extent, 0 of none; start, end: int64[extents]."""
+    most = np.int64(0)
+    for k in range(len(start)):
+        most = max(most, end[k] - start[k])
+    return most
+
+
+@njit(nogil=True)
 def strip_space(data, a, z):
     """data[a:z] without white space at its ends, as (start, end)."""
     while a < z:

@@ -4,7 +4,13 @@ Documents, file names, URLs and answers of servers are written by strangers. A t
 sequences in them, and marks of direction make a line read otherwise than it is written (Unicode
 TR 36). So all that is printed goes through here, with control characters made visible
 (tests/test_architecture.py). Progress is always on stderr: a bar on a terminal, one line in a
-notebook, lines in a log. Rich draws bars and lays out tables, and loads with the first one.
+notebook, lines in a log. Rich draws bars and measures characters, and loads with the first one.
+
+All of it fits the terminal: tables are laid out for its width, or for 80 columns where there is
+none, as in a pipe. Lines of prose break between words on a terminal alone: in a pipe or a log a
+message stays one line, which `grep` finds whole (as git's and pip's). A word that is wider than the
+terminal, such as a path, a URL, an id or a command in backticks, has a line of its own and is never
+cut, so that it can be copied. JSON, recipes and other text for programs is printed as it is.
 
 Ctrl-C and SIGTERM end a command at once, with a line, whatever it computes.
 """
@@ -14,6 +20,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
+import shutil
 import signal
 import sys
 import threading
@@ -21,7 +29,8 @@ import time
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
+from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, TextIO
 
 from llmcurate.base.disk.units import format_duration
@@ -64,12 +73,63 @@ def one_line(text: object) -> str:
     return visible(re.sub(r"[\t\r\n]+", " ", str(text)))
 
 
-def echo(text: object = "", colours: bool = False, end: str = "\n", flush: bool = False) -> None:
+COMMAND = re.compile(r" *(next: +)?(cd \S+ && )?llmcurate \w")
+SECOND = re.compile(r" +\S.*?  +(?=\S)")  # what stands before the second column
+# A command in backticks is one word.
+WORDS = re.compile(r" *(?:`(?:llmcurate|pip|cd|python) [^`\n]*`|[^ \n])+")
+
+
+def width() -> int:
+    """Columns of the terminal (COLUMNS where it is set), between 60 and 200; 80 without one."""
+    return min(max(shutil.get_terminal_size((80, 24)).columns, 60), 200)
+
+
+def wrapped(line: str, columns: int, hang: int | None = None) -> list[str]:
+    """The lines of at most so many columns that a line makes, broken between words; all but the
+    first one are indented by `hang`, by default as what stands two spaces or more behind the first
+    words, else two more than the first line. A wider word is a line.
+
+    A line of a command breaks as a shell takes it, so that it can be copied.
+    """
+    end = " \\" if COMMAND.match(line) else ""
+    if columns_of(line) <= columns:
+        return [line]
+    if hang is None:
+        second = SECOND.match(line)
+        hang = second.end() if second else len(line) - len(line.lstrip(" ")) + 2
+    lines = [""]
+    for word in WORDS.findall(line):
+        if lines[-1].strip() and columns_of(lines[-1] + word + end) > columns:
+            lines[-1] += end
+            lines.append(" " * hang + word.lstrip(" "))
+        else:
+            lines[-1] += word
+    return lines
+
+
+def columns_of(text: str) -> int:
+    """Columns that a text takes: wide characters count twice, codes of colours not at all."""
+    if text.isascii() and "\x1b" not in text:
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(_COLOURS.sub("", text))
+
+
+def _fitted(text: str, stream: TextIO) -> str:
+    """The text with its lines broken, where the stream is a terminal."""
+    if not stream.isatty():
+        return text
+    columns = width()
+    return "\n".join("\n".join(wrapped(line, columns)) for line in text.split("\n"))
+
+
+def echo(text: object = "", colours: bool = False, end: str = "\n", as_it_is: bool = False) -> None:
     """Prints what a command answers, on stdout. colours: whether codes of colours in it are ours;
-    whoever puts them in makes the text between them visible."""
+    whoever puts them in makes the text between them visible. as_it_is: no line is broken."""
     pieces = _COLOURS.split(str(text)) if colours else [str(text)]
     shown = "".join(p if n % 2 else visible(p) for n, p in enumerate(pieces))
-    _write(sys.stdout, shown + end, flush)
+    _write(sys.stdout, (shown if as_it_is else _fitted(shown, sys.stdout)) + end, True)
 
 
 def echo_json(value: Any, to: TextIO | None = None, default: Any = None) -> None:
@@ -95,7 +155,7 @@ def json_line(text: str) -> str:
 
 def tell(text: object, end: str = "\n") -> None:
     """Prints lines for people on stderr; one line is `terminal.progress.say`'s."""
-    _write(sys.stderr, visible(str(text)) + end, flush=True)
+    _write(sys.stderr, _fitted(visible(str(text)), sys.stderr) + end, flush=True)
 
 
 def _write(stream: TextIO, text: str, flush: bool = False) -> None:
@@ -109,6 +169,7 @@ def _write(stream: TextIO, text: str, flush: bool = False) -> None:
 
 LOG_SECONDS = 10.0
 NOTEBOOK_SECONDS = 0.5
+TITLE = 24  # characters of a title before a bar
 PACE_SECONDS = 3600.0  # the pace is that of the last hour: a partition may take minutes
 _shown: list[Progress] = []  # innermost last
 
@@ -116,6 +177,17 @@ _shown: list[Progress] = []  # innermost last
 def _in_notebook() -> bool:
     """Return whether a cell's output is where lines go, which draws a line again after a return."""
     return "ipykernel" in sys.modules
+
+
+def what_fits(note: str, columns: int) -> str:
+    """The first parts of a note, between commas, that take no more columns; else whole words."""
+    for comma in (", ", " "):
+        parts = note.split(comma)
+        while parts and columns_of(comma.join(parts)) > columns:
+            parts.pop()
+        if parts:
+            return comma.join(parts)
+    return ""
 
 
 class Progress:
@@ -142,24 +214,23 @@ class Progress:
                 BarColumn,
                 MofNCompleteColumn,
                 TextColumn,
-                TimeElapsedColumn,
                 TimeRemainingColumn,
             )
             from rich.progress import Progress as RichProgress
 
+            console = Console(stderr=True)
             self._bar = RichProgress(
-                TextColumn("{task.description:<24}", markup=False),
-                BarColumn(),
+                TextColumn("{task.description}", markup=False),
+                BarColumn(max(0, console.width - 60) // 4),
                 MofNCompleteColumn(),
-                TimeElapsedColumn(),
                 TimeRemainingColumn(),
                 TextColumn("{task.fields[note]}", markup=False),
-                console=Console(stderr=True),
+                console=console,
                 transient=True,
                 speed_estimate_period=PACE_SECONDS,
             )
             self._task = self._bar.add_task(
-                self.title, total=self.total, completed=self.done, note=""
+                self.title[:TITLE], total=self.total, completed=self.done, note=""
             )
             self._bar.start()
         return self
@@ -179,6 +250,9 @@ class Progress:
         self.done = self.done + 1 if done is None else done
         note = one_line(note)
         if self._bar is not None:
+            title, bar = columns_of(self.title[:TITLE]), self._bar.columns[1].bar_width
+            counts = 2 * len(str(max(self.total, self.done))) + 1  # 7 for the time, 5 for gaps
+            note = what_fits(note, self._bar.console.width - title - bar - counts - 12)
             self._bar.update(self._task, completed=self.done, note=note)
         elif not self._quiet:
             parts = [note] if note else []
@@ -217,9 +291,14 @@ def say(message: str, quiet: bool = False) -> None:
         tell(one_line(message))
 
 
+def suggest(*words: object, quiet: bool = False) -> None:
+    """`next:` and the command that comes next, quoted as a shell takes it, on stderr."""
+    say(f"next: {shlex.join(['llmcurate', *map(str, words)])}", quiet)
+
+
 # Tables.
 
-WIDTH = 10_000  # columns: lines are neither wrapped nor cut
+GAP = 2  # columns between two of a table
 
 
 def table(
@@ -229,47 +308,98 @@ def table(
     indent: int = 0,
     bold: Iterable[tuple[int, int]] = (),
 ) -> list[str]:
-    """The lines of a table, its columns two spaces apart; wide characters count twice.
+    """The lines of a table that fits the terminal, its columns two spaces apart.
 
-    head: titles of the columns, () for none. left: columns set to the left, all others are set to
-    the right. bold: (row, column) of cells that are bold on a terminal with colours.
+    Where it is too wide, its titles and its widest texts wrap at words, or each row stands below
+    its first cell, or is a block: its first cell, and below it the others, each behind its title.
+    Of these layouts the one that fits with the fewest lines is taken.
+
+    head: titles of the columns, () for none. left: columns of text, set to the left; all others
+    are set to the right. bold: (row, column) of cells that are bold on a terminal with colours.
     """
-    from rich.table import Table
-    from rich.text import Text
-
-    grid = Table(
-        box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=bool(head), header_style=""
-    )
-    cells = [list(row) for row in rows]
-    columns = len(head) or max(map(len, cells), default=0)
-    to_left, strong = set(left), set(bold)
-    for n in range(columns):
-        title = Text(head[n]) if head else ""
-        grid.add_column(title, justify="left" if n in to_left else "right", no_wrap=True)
-    for y, row in enumerate(cells):
-        grid.add_row(*(_cell(c, (y, x) in strong) for x, c in enumerate(row)))
-    lines = _console(bool(strong)).render_lines(grid, pad=False)
-    texts = ["".join(_segment(s) for s in line).rstrip() for line in lines]
-    return [" " * indent + text for text in texts]
+    cells = [[one_line(cell) for cell in row] for row in ([head] if head else []) + [*rows]]
+    if not cells:
+        return []
+    count, room = max(map(len, cells)), width() - indent
+    cells = [row + [""] * (count - len(row)) for row in cells]
+    grid = _Grid(cells, bool(head), set(left), {(y + bool(head), x) for y, x in bold}, room)
+    layouts = [grid.lines(grid.widest())]
+    if layouts == [None]:
+        layouts = [grid.lines(grid.sizes(0)), grid.lines(grid.sizes(1)), grid.blocks()]
+    return [(" " * indent + line).rstrip() for line in min(filter(None, layouts), key=len)]
 
 
-def _cell(value: str, bold: bool) -> Any:
-    from rich.text import Text
+@dataclass(frozen=True)
+class _Grid:
+    """The cells of a table, rows of one length; titled: whether the first row holds titles; room:
+    columns for a line."""
 
-    return Text(one_line(value), "bold" if bold else "")
+    cells: list[list[str]]
+    titled: bool
+    left: set[int]
+    bold: set[tuple[int, int]]
+    room: int
+
+    def widest(self, start: int = 0) -> list[int]:
+        """Columns of the widest cells of each column; start: the first row that counts."""
+        columns = zip(*self.cells[start:], strict=True)
+        return [max(map(columns_of, column)) for column in columns]
+
+    def sizes(self, first: int) -> list[int]:
+        """The same from a column on, where titles and texts wrap, the widest ones first, until it
+        is enough or only words are left."""
+        words = [max(map(_longest, column)) for column in zip(*self.cells, strict=True)][first:]
+        body = self.widest(self.titled) or [0] * len(self.cells[0])
+        sizes = [max(pair) for pair in zip(map(_longest, self.cells[0]), body, strict=True)][first:]
+        while sum(sizes) + GAP * (len(self.cells[0]) - 1) > self.room:
+            wide = [x for x, n in enumerate(sizes) if x + first in self.left and n > words[x]]
+            if not wide:
+                break
+            sizes[max(wide, key=lambda x: (sizes[x], x))] -= 1
+        return sizes
+
+    def lines(self, sizes: list[int]) -> list[str] | None:
+        """The rows, their last columns of these sizes, below the first cell if it is none of them;
+        None where they do not fit."""
+        first, lines = len(self.cells[0]) - len(sizes), []
+        if sum(sizes) + GAP * (len(self.cells[0]) - 1) > self.room or not sizes:
+            return None
+        for y, row in enumerate(self.cells):
+            lines += wrapped(row[0], self.room) if first and row[0].strip() else []
+            pieces = [wrapped(cell, n, 0) for cell, n in zip(row[first:], sizes, strict=True)]
+            height = max(map(len, pieces))
+            if self.titled and y == 0:  # stand right above their columns
+                pieces = [[""] * (height - len(piece)) + piece for piece in pieces]
+            for texts in zip_longest(*pieces, fillvalue=""):
+                line = "  " * first
+                for x, (text, size) in enumerate(zip(texts, sizes, strict=True), first):
+                    pad, shown = " " * (size - columns_of(text)), self._shown(y, x, text)
+                    line += (shown + pad if x in self.left else pad + shown) + " " * GAP
+                lines.append(line)
+        return lines
+
+    def blocks(self) -> list[str]:
+        """A line each cell, numbers set to the right of the widest one."""
+        titles = self.cells[0] if self.titled else [""] * len(self.cells[0])
+        hang = max(map(columns_of, titles[1:]), default=0) + 2 * self.titled
+        numbers = [n for x, n in enumerate(self.widest(self.titled)) if x and x not in self.left]
+        lines = []
+        for y, row in enumerate(self.cells[self.titled :], self.titled):
+            lines += wrapped(row[0], self.room) if row[0].strip() else []
+            for x, cell in enumerate(row[1:], 1):
+                pad = 0 if x in self.left else max(numbers) - columns_of(cell)
+                line = f"  {titles[x]:{hang - columns_of(titles[x]) + len(titles[x])}}{' ' * pad}"
+                lines += (
+                    wrapped(line + self._shown(y, x, cell), self.room, hang + 4) if cell else []
+                )
+        return lines
+
+    def _shown(self, y: int, x: int, text: str) -> str:
+        return f"\x1b[1m{text}\x1b[0m" if text and (y, x) in self.bold else text
 
 
-def _segment(segment: Any) -> str:
-    style = segment.style
-    text: str = segment.text
-    return f"\x1b[1m{text}\x1b[0m" if style is not None and style.bold else text
-
-
-@lru_cache(maxsize=2)
-def _console(colours: bool) -> Any:
-    from rich.console import Console
-
-    return Console(width=WIDTH, force_terminal=False, legacy_windows=False)
+def _longest(cell: str) -> int:
+    return max((columns_of(word.strip()) for word in WORDS.findall(cell)), default=0)
 
 
 def coloured(stream: TextIO) -> bool:

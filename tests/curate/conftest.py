@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from curate.corpus.sizes import Sizes
+from curate.documents.attributes import DocumentsFile
 from curate.engines import idle_workers
 from curate.engines.local import LocalEngine
 from curate.inspect.report import page
@@ -67,9 +68,9 @@ class Bench:
         return carry_out(parsed, [str(i) for i in inputs], self.folder / out, options)
 
     def rows(self, out: str = "out", kind: str = "corpus") -> list[dict[str, Any]]:
-        """All rows of OUT/corpus or OUT/rejected, in order."""
+        """All rows of OUT/corpus or OUT/rejected, in order, with a column for each score."""
         paths = sorted((self.folder / out / kind).glob("part-*.parquet"))
-        return [row for p in paths for row in pq.ParquetFile(p).read().to_pylist()]
+        return [row for p in paths for row in DocumentsFile(p).read().to_pylist()]
 
     def ids(self, out: str = "out", kind: str = "corpus") -> list[str]:
         """Ids of OUT/corpus or OUT/rejected, in order."""

@@ -30,14 +30,14 @@ from tests.curate.lab.formats.test_wat import envelope, wat
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = runpy.run_path(str(ROOT / "scripts" / "run_docs.py"))
-OTHERS = {"tutorial": "test_outputs", "reference": "no command of its own"}
 PAGES = [
     path
     for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md")))
-    if path.stem not in OTHERS
+    if path.stem != "tutorial" and path.parent.name != "reference"  # no command of its own
 ]
 BLOCK = re.compile(r"^( *)```(\w*)\n(.*?)^ *```$", re.M | re.S)
 INDENTED = re.compile(r"^ {4,}(?:\$ )?llmcurate [^\n]*(?:(?<=\\)\n[^\n]*)*", re.M)
+ROW = re.compile(r"^\| [^|\n]* \| `(llmcurate [^`]+)` \|$", re.M)
 PROGRAM = re.compile(r"(?:\w+=\S+ )*(?:llmcurate|python|torchrun|make|pip|sh|docker|ray|sbatch) ")
 PROMPT = re.compile(r"^ *(?:\$ )?", re.M)
 
@@ -62,7 +62,7 @@ MARKED = {
     ),
     "a checkout": ("python benchmarks/language_profiles.py",),
     "a package of one's own": ("llmcurate steps share_of_digits",),
-    "a person": ("llmcurate browse out",),
+    "a person": ("llmcurate browse out", "llmcurate quality train --positive labels/"),
 }
 STEPS = "--steps 2 --rows 2 --context 64"
 # What makes a command small enough to try: pattern, replacement.
@@ -101,8 +101,8 @@ SMALLER: tuple[tuple[str, str], ...] = (
     (r"processes=8", "processes=2"),
     (r"--widths 96,192,384", "--widths 96,192"),
     (r"--to tokenizer.json -o tok$", "--to tokenizer.json -o tok-spm"),
-    (r"--keep-used 32000", "--keep-used 500"),
-    (r"--add 10000", "--add 50"),
+    (r"--vocab 32000", "--vocab 500"),
+    (r"--vocab 42000", "--vocab 600"),
 )
 # Commands that make what a page takes for granted.
 BEFORE: dict[str, tuple[str, ...]] = {
@@ -143,8 +143,11 @@ def commands(page: Path) -> list[str]:
     """The commands of a page in their order, each one line without its comment."""
     found = []
     text = page.read_text(encoding="utf-8")
-    for match in re.finditer(f"{BLOCK.pattern}|{INDENTED.pattern}", text, re.M | re.S):
-        if match[2] in (None, "", "console", "bash", "sh"):
+    pattern = "|".join(found.pattern for found in (BLOCK, INDENTED, ROW))
+    for match in re.finditer(pattern, text, re.M | re.S):
+        if match[4]:
+            found.append(match[4])
+        elif match[2] in (None, "", "console", "bash", "sh"):
             body = PROMPT.sub("", match[3] if match[2] is not None else match[0])
             lines = re.sub(r"\s*\\\n\s*", " ", body).splitlines()
             found += [re.sub(r"\s+#\s.*", "", line) for line in lines if PROGRAM.match(line)]

@@ -19,9 +19,11 @@ from tests.curate.inspect.browse.test_browse import HOSTILE, STEPS, get, rows
 from tests.fuzz.mutations import FUZZ, ODD, SEEDS, contents, damaged, outcome
 
 FIELDS = ["words", "status", "rule", "lang", "column", "cluster", "least", "most", "page", "id"]
+FIELDS += ["domain", "source", "label", "order", "seed", "at"]
 VALUES = [
-    "", "0", "-1", "1e400", "nan", "d7", "d8", "rejected", "kept", "c4", "document_length.words",
-    "' OR 1=1 --", "%", "\\", "../../victim", HOSTILE, "\x00", *map(str, ODD), "x" * 3000,
+    "", "0", "-1", "1e400", "nan", "d7", "d8", "rejected", "kept", "c4", "random", "highest",
+    "document_length.words", "' OR 1=1 --", "%", "\\", "../../victim", HOSTILE, "\x00",
+    *map(str, ODD), "x" * 3000,
 ]  # fmt: skip
 
 
@@ -55,7 +57,7 @@ def test_any_fields_give_a_page_or_a_refusal(server: Server, seed: int) -> None:
     path = draw.choice(("/", "/", "/document", "/report", "/../", "//")) + "?" + query
     status, page, _ = get(server, path, host=f"127.0.0.1:{server.server_port}")
     assert status in (200, 400, 404, 414), (path, page[-400:])
-    assert "<script" not in page and "http://evil.test" not in page.replace(
+    assert page.count("<script") <= 1 and "http://evil.test" not in page.replace(
         "&lt;img src=http://evil.test", ""
     )
 
@@ -65,7 +67,13 @@ def test_any_fields_give_a_page_or_a_refusal(server: Server, seed: int) -> None:
 def test_any_bytes_get_an_answer_and_the_server_goes_on(server: Server, seed: int) -> None:
     out = Path(server.library.out)
     before = contents(out) if seed % 8 == 0 else None
-    whole = f"GET /document?id=d8 HTTP/1.1\r\nHost: 127.0.0.1:{server.server_port}\r\n\r\n"
+    own = f"127.0.0.1:{server.server_port}"
+    whole = f"GET /document?id=d8 HTTP/1.1\r\nHost: {own}\r\n\r\n"
+    if seed % 2:
+        whole = (
+            f"POST /document?id=d8 HTTP/1.1\r\nHost: {own}\r\nOrigin: http://{own}\r\n"
+            "Content-Length: 24\r\n\r\nlabel=good&token=12345678"
+        )
     answer = outcome(lambda: _raw(server, damaged(whole.encode(), seed)))
     assert isinstance(answer, (bytes, OSError))
     if isinstance(answer, bytes) and b" 200 " in answer[:20]:

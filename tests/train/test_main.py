@@ -8,13 +8,14 @@ import pytest
 
 from curate.cli.app import invoke
 from llmcurate.base.messages import json_values
-from train.__main__ import _say_notice, main
+from llmcurate.base.terminal import say
+from train.__main__ import main
 from train.config import TrainConfig
 from train.loop.forecast import forecast
 
 
 def test_control_characters_of_names_are_made_visible_on_one_line(capsys):
-    _say_notice("shards a\x1b[2J\nb\x9b\u202e")
+    say("shards a\x1b[2J\nb\x9b\u202e")
     assert capsys.readouterr().err == "shards a\u241b[2J b[U+009B][U+202E]\n"
 
 

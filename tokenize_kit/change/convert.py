@@ -123,7 +123,7 @@ def convert(
         if source.kind == "tokenizer.json" and SPACE in str(error):
             more = (
                 "; U+2581 is a character there and a space in SentencePiece: verify on texts of"
-                " your own (--verify), or convert the tokenizer.model that was trained with it"
+                " your own (--on), or convert the tokenizer.model that was trained with it"
             )
         raise CannotHold(f"{source.path}: cannot become {to}: {error}{more}") from None
     if batches is not None and not checked.texts:
@@ -134,7 +134,7 @@ def convert(
         with TemporaryDirectory() as folder:  # the ids of both are the same on these texts
             file = Path(folder) / FILES[formats[0]]
             file.write_bytes(data if formats[0] == to else source.path.read_bytes())
-            measured = measure(file, sample, "a sample of the texts it was verified on")
+            measured, _ = measure(file, sample, "a sample of the texts it was verified on")
             card = replace(card, measured=measured)
     write_files(out, to, data, source.form, card)
     return card

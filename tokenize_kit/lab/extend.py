@@ -55,7 +55,7 @@ def extend(
     merged; rows: the embeddings that grow too.
     """
     if tokens < 1:
-        raise UsageError(f"add {tokens}: give a number from 1")
+        raise UsageError(f"{path}: give a vocabulary that is larger than its own")
     original = open_tokenizer(path)
     growth = Growth(original, rows)
     held = _Division(original)
@@ -81,16 +81,17 @@ def extend(
             f"{counted(len(addition.tokens), 'token')} instead of {tokens}: the corpus has no more"
         )
     lengths, unknown = held.measured(original.encode, open_vocabulary(file).encode)
+    measured, shown = measure(file, *held.sample())
     card = ExtendedCard(
         **vars(grown),
         least=None if addition.merges is None else least,
         documents=held.learned,
         **vars(lengths),
         unknown_before_and_after=unknown,
-        measured=measure(file, *held.sample()),
+        measured=measured,
         notes=notes,
     )
-    card.write(out / "tokenizer_card.json")
+    card.write(out / "tokenizer_card.json", shown)
     return card
 
 

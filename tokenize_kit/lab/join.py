@@ -117,14 +117,15 @@ def join(
         scores_raised=raised if addition.scores is not None else None,
         notes=[],
     )
+    shown = None
     if batches is not None:
         sample, encode = Sample(), open_vocabulary(file).encode
         lengths = compare_lengths(
             original.encode, encode, batches(), lambda batch, *_: sample.add_rows(*batch)
         )
-        measured = measure(file, sample, "a sample of the texts given")
+        measured, shown = measure(file, sample, "a sample of the texts given")
         card = replace(card, **vars(lengths), measured=measured)
-    card.write(out / "tokenizer_card.json")
+    card.write(out / "tokenizer_card.json", shown)
     return card
 
 

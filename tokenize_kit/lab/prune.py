@@ -70,7 +70,7 @@ def choose_tokens(
         kept = _choose_unigram(form, counts, most, least)
     if most is not None and len(kept) > most:
         raise UsageError(
-            f"keep-used {most}: {counted(len(kept), 'token')} have to stay (bytes, characters,"
+            f"vocab {most}: {counted(len(kept), 'token')} have to stay (bytes, characters,"
             " special ones)"
         )
     return kept
@@ -208,7 +208,7 @@ def prune(
     their rows are cut alike.
     """
     if least < 1 or (most is not None and most < 1):
-        raise UsageError("min-count, keep-used: give a number from 1")
+        raise UsageError("min-count, vocab: give a number from 1")
     original = open_tokenizer(path)
     form, size = original.form, original.size
     if batches is None:
@@ -234,6 +234,7 @@ def prune(
     lengths = compare_lengths(original.encode, encode, batches(), same.add)
     file = write_changed(original, out, data, new)
     write_atomic(out / MAP, _id_map(original, new, counts))
+    measured, shown = measure(file, sample, "a sample of the texts it was tried on")
     card = PrunedCard(
         pruned_from=original.path.name,
         source_sha256=original.sha256,
@@ -248,11 +249,11 @@ def prune(
         map=MAP,
         **vars(lengths),
         texts_without_dropped_tokens=same.texts,
-        measured=measure(file, sample, "a sample of the texts it was tried on"),
+        measured=measured,
         embeddings=write_pruned(tables, out, np.array(kept)) if tables else None,
         notes=[],
     )
-    card.write(out / "tokenizer_card.json")
+    card.write(out / "tokenizer_card.json", shown)
     return card
 
 

@@ -220,8 +220,8 @@ class UnigramLearner(Learner):
         if options.character_seeds:
             given = {"dictionary": options.dictionary is not None}
             _refuse(given, "not with character-seeds; leave one of them out")
-        if options.normalise == "nfc":
-            raise UsageError("normalise nfc: SentencePiece has no such rule; use nfkc or nmt_nfkc")
+        if options.normalize == "nfc":
+            raise UsageError("normalize nfc: SentencePiece has no such rule; use nfkc or nmt_nfkc")
         if options.digits not in (None, "single"):
             raise UsageError("unigram splits digits one by one: use digits single")
         excluded = {
@@ -324,7 +324,7 @@ class TrainingOptions:
         "in training.",
     )
     space_token: str | None = Field(None, description="The token that every space becomes.")
-    normalise: Normal = Field(
+    normalize: Normal = Field(
         "none",
         description="Unicode's normal form that texts are brought into before all else, `_cf` "
         "with case folded, or `none`.",
@@ -398,6 +398,11 @@ class TrainingOptions:
         None,
         description="Column of the groups that the temperature weighs. Without a value `lang`.",
     )
+
+    SECTIONS: ClassVar[dict[str, str]] = {
+        **{"pattern": "Cuts of texts", "space_token": "Texts", "special_tokens": "Vocabulary"},
+        **{"sample_bytes": "Sample and weights"},
+    }
 
     def __post_init__(self) -> None:
         self._check_cutting()
@@ -490,7 +495,7 @@ class TrainingOptions:
     @property
     def lossless(self) -> bool:
         """Return whether every text comes back exactly."""
-        return self.learner.exact and self.space_token is None and self.normalise == "none"
+        return self.learner.exact and self.space_token is None and self.normalize == "none"
 
     @property
     def padding(self) -> tuple[str, ...]:

@@ -305,7 +305,7 @@ class _Training:
     ) -> None:
         self.reading, self.options, self.mixture = reading, options, mixture
         self.dictionary = read_dictionary(Path(options.dictionary)) if options.dictionary else None
-        self.normal = normaliser(options.normalise, options.learner.library_normal_forms)
+        self.normal = normaliser(options.normalize, options.learner.library_normal_forms)
         path = options.chat_template
         self.template = read_template(Path(path)) if path else None
 
@@ -344,7 +344,9 @@ class _Training:
         data = tokenizer.to_str(pretty=True).encode("utf-8")
         file, end_of_text = folder / "tokenizer.json", options.special_tokens[0]
         write_atomic(file, data)
-        figures = measure(file, reading.sample, "a sample of the training text", self.dictionary)
+        figures, shown = measure(
+            file, reading.sample, "a sample of the training text", self.dictionary
+        )
         checked, failures = self._round_trip(tokenizer, figures)
         merges = json.loads(data)["model"].get("merges")
         algorithm = options.learner.title
@@ -375,7 +377,7 @@ class _Training:
             sample=self.mixture.sample() if self.mixture else None,
             mixture=self.mixture.mixture() if self.mixture else None,
             digits=None if options.regex else "single" if single else options.cutting.digits,
-            normalisation=options.normalise,
+            normalisation=options.normalize,
             space_token=options.space_token,
             lossless=options.lossless,
             special_tokens=special,
@@ -403,7 +405,7 @@ class _Training:
         if trained.spm is not None:
             write_atomic(folder / "tokenizer.model", trained.spm)
         write_transformers(folder, tokenizer, end_of_text, self.template)
-        card.write(folder / "tokenizer_card.json")
+        card.write(folder / "tokenizer_card.json", shown)
         return card
 
     def _warnings(

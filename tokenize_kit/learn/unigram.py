@@ -77,7 +77,7 @@ def train_unigram(
         kept, share = choose_characters(learner.characters, available, options.coverage)
         symbols = [UNKNOWN_PIECE, *special, *([] if space is None else [space]), *BYTE_PIECES]
         pieces = learner.learn(sorted(kept), PRINTABLE_ASCII, symbols, rooms[size])
-        model = model_of(pieces, special, space, options.normalise, options.padding)
+        model = model_of(pieces, special, space, options.normalize, options.padding)
         raw = write_form(model)
         tokenizer = to_tokenizer_json(model, space)
         trained.append(Trained(tokenizer, True, character_coverage=share, spm=raw))

@@ -135,6 +135,9 @@ class Sampler(Steps):
         return numbers
 
 
+MOST_TIMES = 4  # repeated up to here, text is nearly as good as new (Muennighoff et al. 2023)
+
+
 @dataclass(frozen=True, kw_only=True)
 class SourceFigures:
     """What a run reads of a source."""
@@ -369,7 +372,18 @@ class Feed(Steps):
                     f"{counted(part.split, 'document')} split,"
                     f" {counted(part.cropped, 'token')} cropped"
                 )
-        return lines + [f"{label}: {source.shown}" for label, source in figures.sources.items()]
+        lines += [f"{label}: {source.shown}" for label, source in figures.sources.items()]
+        return [*lines, self._times(figures)]
+
+    def _times(self, figures: FeedFigures) -> str:
+        """How often all of the text is read, and how many steps read it at most 4 times."""
+        sources, steps = figures.sources.values(), self.config.steps
+        times = sum(s.tokens for s in sources) / max(1, sum(s.unique_tokens for s in sources))
+        line = f"{counted(steps, 'step')} read the corpus {times:.1f} times"
+        if times > MOST_TIMES:
+            fitting = max(1, int(steps * MOST_TIMES / times))
+            line += f"; more than 4 help little: --steps {fitting} reads it 4 times"
+        return line
 
 
 def _sources(shards: Path | None, stage: TrainConfig) -> tuple[Source, ...]:

@@ -29,7 +29,7 @@ from train.loop.distributed import Ranks
 from train.loop.evaluate import Scores, Scoring, Text
 from train.loop.start import start_of
 from train.model.decoder import Decoder
-from train.runs.checkpoint import newest, tokenizer_of
+from train.runs.checkpoint import to_use, tokenizer_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,12 +45,14 @@ class Judged:
     begin: int | None
 
 
-def opened(folder: Path, *, device: str = "auto") -> Judged:
-    """The newest checkpoint of a run, or a model of transformers. Raises ``LlmcurateError``."""
-    place, checkpoint = pick_device(device), newest(folder / "checkpoints")
+def opened(folder: Path, *, device: str = "auto", which: str = "best") -> Judged:
+    """The ``best`` or ``last`` checkpoint of a run, or a model of transformers. Raises
+    ``LlmcurateError``.
+    """
+    place, checkpoint = pick_device(device), to_use(folder, which)
     begin: Any = None
     if checkpoint is not None or not (folder / "config.json").is_file():
-        model, tokenizer = load_own(folder, device=device)
+        model, tokenizer = load_own(folder, device=device, which=which)
         assert checkpoint is not None
         path = tokenizer_of(checkpoint)
     else:
@@ -70,9 +72,9 @@ def opened(folder: Path, *, device: str = "auto") -> Judged:
     return Judged(folder=folder, model=model, tokenizer=tokenizer, tokenizer_file=path, begin=begin)
 
 
-def open_model(folder: Path, *, device: str = "auto") -> Judged:
+def open_model(folder: Path, *, device: str = "auto", which: str = "best") -> Judged:
     """As ``opened``, a model of text; raises ``LlmcurateError`` for others."""
-    judged = opened(folder, device=device)
+    judged = opened(folder, device=device, which=which)
     if judged.model.config.form != "decoder" or not judged.model.config.writes:
         raise UsageError(
             f"{folder}: {judged.model.config.described} gives texts no likelihood; its held-out"

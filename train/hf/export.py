@@ -31,8 +31,8 @@ from train.model.decoder import in_whole
 from train.model.feed_forward_settings import Experts
 from train.runs.checkpoint import (
     load_plan,
-    newest,
     step_of,
+    to_use,
     tokenizer_of,
     weights_of,
 )
@@ -66,16 +66,17 @@ def export(
     dtype: str = "float32",
     shard_bytes: int = SHARD_BYTES,
     finish: Finish | None = None,
+    which: str = "best",
 ) -> Exported:
-    """The newest checkpoint of ``run`` as ``out``, a new folder, whole or not there; returns what
-    was written. Of a discriminator its generator is another such folder, in it. Raises
-    ``LlmcurateError``, for a model that no class of transformers computes too.
+    """The ``best`` or ``last`` checkpoint of ``run`` as ``out``, a new folder, whole or not there;
+    returns what was written. Of a discriminator its generator is another such folder, in it.
+    Raises ``LlmcurateError``, for a model that no class of transformers computes too.
     """
     if dtype not in DTYPES:
         raise UsageError(f"dtype {dtype!r}: choose one of {', '.join(DTYPES)}")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"{out} is there already: give a new folder")
-    checkpoint, plan, family = chosen(run)
+    checkpoint, plan, family = chosen(run, which)
     weights = weights_of(checkpoint)
     tokenizer = load_tokenizer(tokenizer_of(checkpoint))
     added = tokenizer.get_added_tokens_decoder()
@@ -114,11 +115,11 @@ def export(
     )
 
 
-def chosen(run: Path) -> tuple[Path, Plan, Family]:
-    """The newest checkpoint of a run, its plan, and the family that says its model, without
-    what is there for training alone: transformers has it apart from its classes.
+def chosen(run: Path, which: str = "best") -> tuple[Path, Plan, Family]:
+    """The ``best`` or ``last`` checkpoint of a run, its plan, and the family that says its model,
+    without what is there for training alone: transformers has it apart from its classes.
     """
-    checkpoint = newest(run / "checkpoints")
+    checkpoint = to_use(run, which)
     if checkpoint is None:
         raise UsageError(f"{run}: no finished checkpoint; give the folder a model was trained into")
     plan = load_plan(checkpoint)

@@ -38,6 +38,7 @@ from train.runs.checkpoint import (
     load_plan,
     model_of,
     newest,
+    to_use,
     weights_of,
     write,
 )
@@ -62,12 +63,13 @@ class Source:
 
 
 def load(folder: Path, *, context: int | None = None) -> tuple[ModelConfig, dict[str, Tensor]]:
-    """The model in a folder of transformers' or of ours, and its weights by our names, float32.
+    """The model in a folder of transformers' or of ours (its best checkpoint), and its weights by
+    our names, float32.
 
     ``context``: its longest text, where its positions allow another than the file's. Raises
     ``LlmcurateError``.
     """
-    checkpoint = newest(folder / "checkpoints")
+    checkpoint = to_use(folder)
     if checkpoint is not None:
         return model_of(checkpoint), dict(weights_of(checkpoint))
     source = look(folder, context=context)

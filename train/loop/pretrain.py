@@ -80,7 +80,8 @@ def _figures(run: Run, evaluation: Evaluation, sample: str | None) -> dict[str, 
     lines = read_lines(run.out / "metrics.jsonl")
     losses = [line["loss"] for line in lines if line.get("loss") is not None]
     seconds = sum(line["timing"]["seconds"] for line in lines)
-    top = checkpoint.best(checkpoint.complete(run.out / "checkpoints"))
+    top = checkpoint.to_use(run.out)
+    least = checkpoint.load_state(top).held_out if top else None
     read = sum(
         figures["seconds"] * figures["tokens_per_second"]
         for figures in (x["timing"] for x in lines)
@@ -123,7 +124,8 @@ def _figures(run: Run, evaluation: Evaluation, sample: str | None) -> dict[str, 
         "device": run.ranks.device.type,
         "attention": json_values(layer_backends(plan.model, settings, run.ranks.device)),
         "checkpoint": f"checkpoints/step-{settings.steps:07d}",
-        "best_checkpoint": f"checkpoints/{top.name}" if top else None,
+        "best_checkpoint": f"checkpoints/{top.name}" if top and least else None,
+        "best_held_out_loss": least["loss"] if least else None,
         "sample": sample,
         "plan": plan.to_json(),
         "timing": timing,

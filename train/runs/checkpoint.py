@@ -34,9 +34,9 @@ from torch import Tensor
 
 from llmcurate.base.disk.files import clear_dead, drop, replacing
 from llmcurate.base.disk.sealed_json import checksum, encode_json, seal, unseal
-from llmcurate.base.errors import LlmcurateError, RunFailed
+from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
 from llmcurate.base.settings import from_dict
-from train.config import TrainConfig
+from train.config import TrainConfig, locate
 from train.model.config import ModelConfig
 from train.model.decoder import Decoder
 from train.optim.optimizers import Average, Optimizers
@@ -197,7 +197,7 @@ def _out_of_the_way(checkpoint: Path) -> Path:
 def superfluous(folder: Path, keep: Keep) -> list[Path]:
     checkpoints = complete(folder)
     stay = {*checkpoints[-keep.newest :]}
-    if keep.best and (top := best(checkpoints)):
+    if keep.best and checkpoints and (top := best(_of_last_stage(checkpoints))):
         stay.add(top)
     return [path for path in checkpoints if path not in stay and step_of(path) != keep.step]
 
@@ -230,6 +230,38 @@ def newest(folder: Path) -> Path | None:
     """The checkpoint to resume from, or None."""
     checkpoints = complete(folder)
     return checkpoints[-1] if checkpoints else None
+
+
+def to_use(run: Path, which: str = "best") -> Path | None:
+    """The checkpoint that the model of a run is used from, or None: ``best``, that of the least
+    held-out loss, or ``last``. The best is of the last stage: an earlier one may have had another
+    context or other texts. Raises ``LlmcurateError``.
+    """
+    if which not in ("best", "last"):
+        raise UsageError(f"checkpoint {which!r}: choose best or last")
+    checkpoints = complete(run / "checkpoints")
+    if which == "last" or len(checkpoints) < 2:
+        return checkpoints[-1] if checkpoints else None
+    return best(_of_last_stage(checkpoints)) or checkpoints[-1]
+
+
+def _of_last_stage(checkpoints: list[Path]) -> list[Path]:
+    settings = load_plan(checkpoints[-1]).train
+    stages = [locate(settings, max(0, step_of(path) - 1))[0] for path in checkpoints]
+    return [path for path, stage in zip(checkpoints, stages, strict=True) if stage == stages[-1]]
+
+
+def choice(run: Path, which: str = "best") -> str | None:
+    """A line on what ``to_use`` takes, where that is not the last one."""
+    used, last = to_use(run, which), newest(run / "checkpoints")
+    if used is None or last is None or used == last:
+        return None
+    loss, later = ((load_state(path).held_out or {}).get("loss") for path in (used, last))
+    of_last = "was not scored" if later is None else f"has {later:.3f}"
+    return (
+        f"using checkpoint step {step_of(used)} (held-out loss {loss:.3f}; the last, step"
+        f" {step_of(last)}, {of_last}; --checkpoint last takes that)"
+    )
 
 
 def load_plan(checkpoint: Path) -> Plan:

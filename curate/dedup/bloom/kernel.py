@@ -25,7 +25,7 @@ import pyarrow as pa
 from curate.text.buffers import as_large_string, text_buffers
 from curate.text.compared import compared
 from curate.text.hashing import hash128, mix
-from curate.text.lines import newline_lines, strip_space
+from curate.text.lines import longest, newline_lines, strip_space
 from curate.text.uax29 import class_table, state_table, uax_hashes
 from llmcurate.base.kernels import njit
 
@@ -233,18 +233,10 @@ def _runs(hashes, count, size, least, seed, out):
     return count - size + 1
 
 
-@njit(nogil=True)
-def _longest(start, end):
-    longest = np.int64(0)
-    for k in range(len(start)):
-        longest = max(longest, end[k] - start[k])
-    return longest
-
-
 @njit(cache=True, nogil=True)
 def unit_grams(data, start, end, kinds, states, size, least, seed):
     """(keys: uint64[], count: int64[units]) of the units data[start[k]:end[k]]."""
-    capacity = _longest(start, end) + 1
+    capacity = longest(start, end) + 1
     starts, ends = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
     hashes = np.empty(capacity, np.uint64)
     most = np.int64(0)
@@ -265,7 +257,7 @@ def spanning_grams(data, offsets, rows, start, end, kinds, states, size, least, 
     """(keys: uint64[], first, last: int64[units]): runs of words of whole rows, and how many of
     them begin and end in each unit data[start[k]:end[k]] of the row."""
     n_rows = len(offsets) - 1
-    capacity = _longest(offsets[:-1], offsets[1:]) + 1
+    capacity = longest(offsets[:-1], offsets[1:]) + 1
     starts, ends = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
     hashes = np.empty(capacity, np.uint64)
     keys = np.empty(offsets[n_rows] - offsets[0], np.uint64)

@@ -177,9 +177,9 @@ class Decontaminate(Removal, FromFiles, Forecasts, SaysOfDecisions):
         return self
 
     @property
-    def reach(self) -> Literal["own", "any"]:
+    def meets_by(self) -> str | None:
         """Windows that too many documents hold count for nothing."""
-        return "own" if self.max_hits is None else "any"
+        return "" if self.max_hits is None else None
 
     @property
     def obstacle(self) -> str | None:

@@ -20,11 +20,12 @@ from pydantic import Field, model_validator
 from curate.corpus.decisions import Curve, Decided
 from curate.corpus.sketches import Sketches
 from curate.dedup import survivors
-from curate.dedup.removal import DedupStep, dropped
+from curate.dedup.removal import DocumentDedup, dropped
 from curate.documents.documents import NUMBER, Documents
 from curate.steps.contracts import Forecasts, Identity, step
 from curate.text.buffers import as_large_string, text_buffers
 from llmcurate.base.disk.units import counted
+from llmcurate.base.terminal import table
 
 if TYPE_CHECKING:
     from curate.corpus.phases import Facts
@@ -75,11 +76,11 @@ def standard_error(similarity: float, values: int, bits: int) -> float:
 
 
 def curve_lines(bands: int, rows: int) -> list[str]:
-    """The S-curve as two lines of a table, after one that says what it is of."""
-    head = "  Jaccard  " + "".join(f"{s:>8.2f}" for s in SIMILARITIES)
-    shares = "  found    " + "".join(f"{predicted(bands, rows, s):>8.1%}" for s in SIMILARITIES)
+    """The S-curve as a table, after a line that says what it is of."""
+    shares = [("found", *(f"{predicted(bands, rows, s):.1%}" for s in SIMILARITIES))]
     half = f"half of the pairs at {midpoint(bands, rows):.3f}"
-    return [f"minhash: {bands} bands of {counted(rows, 'row')}; {half}", head, shares]
+    lines = table(("Jaccard", *(f"{s:.2f}" for s in SIMILARITIES)), shares, indent=2)
+    return [f"minhash: {bands} bands of {counted(rows, 'row')}; {half}", *lines]
 
 
 def curve(bands: int, rows: int, steps: int = 100) -> Curve:
@@ -200,7 +201,7 @@ def binary_rows(matrix: np.ndarray, valid: np.ndarray) -> pa.FixedSizeBinaryArra
     methods={"minhash": {}, "newest": {"survivor": "newest"}},
     similarity={"minhash": "share of short runs of words (shingles) that two texts have in common"},
 )
-class DedupMinhash(DedupStep, Forecasts):
+class DedupMinhash(DocumentDedup, Forecasts):
     """Keeps one document of each set of near duplicates.
 
     Column: `cluster_size`, the number of documents that it stands for, itself included (FineWeb2,
@@ -359,13 +360,9 @@ class DedupMinhash(DedupStep, Forecasts):
         return self
 
     @property
-    def reach(self) -> Literal["cluster", "any"]:
+    def meets_by(self) -> str | None:
         """Verified pairs are those of the documents that a bucket prefers, which may be others."""
-        return "cluster" if self.verify is None else "any"
-
-    @property
-    def obstacle(self) -> None:
-        """None: what came first stays."""
+        return "bands" if self.verify is None and self.keep == "one" else None
 
     @property
     def method(self) -> str:

@@ -1,191 +1,211 @@
-"""A run's documents as pages of rows, found by words, rule, language, score and cluster.
+"""A run's documents as pages of rows, found by words, rule, language, score, label and cluster.
 
 Every value that a reader types is a parameter of the query; names of columns are taken only from
-the files' own. One query at a time: DuckDB's connection is shared by the server's threads.
+the files' own. One query at a time: DuckDB's connection is shared by the server's threads. A
+query reads the columns that it names; only a search for words and an order by length read texts.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from curate.corpus.decisions import Decision
-from curate.documents.rejected import REASONS, sql_rules
-from curate.inspect.report.store import KEY, Store, opened
+from curate.documents.attributes import read_schema, source_sql
+from curate.documents.rejected import sql_rules
+from curate.inspect.browse.labels import FILE, LABELS, Labels
+from curate.inspect.report.documents import HOST, sql_domain
+from curate.inspect.report.store import KEY, Position, Store, opened
 from curate.run.homes import corpus_of
-from llmcurate.base.disk.database import paths_literal, quoted
+from llmcurate.base.disk.database import literal, quoted
+from llmcurate.base.disk.files import replacing
+from llmcurate.base.disk.process import cores
 from llmcurate.base.errors import UsageError
 
 PAGE = 50
-EXCERPT = 240  # characters of a text in a list
+MOST_PAGES = 100_000
 MOST_PARTNERS = 6
-SEARCHES = 8  # whose counts are remembered
+MOST_VALUES = 100  # of a facet
+MOST_COUNTED = 5_000_000  # documents of a run whose domains and sources are counted
+SEARCHES = 4  # whose counts are remembered
+CORE = ("text", "url", "lang", "source")  # of documents
 TITLES = ("title", "extract.title")  # columns, the first that is there
+# What counts are by, each a column of the documents. Domains and sources have any number of values.
+FACETS = {"status": "status_", "rule": "rules_", "lang": "lang_"}
+MANY = {"domain": "domain_", "source": "source_"}
+ORDERS = {
+    "": "",
+    "longest": "coalesce(strlen(text), 0) DESC,",
+    "shortest": "coalesce(strlen(text), 0),",
+    "highest": "score_ DESC,",
+    "lowest": "score_,",
+    "id": "id,",
+    "random": "md5_number_lower(concat(?, id)),",
+}
 
 
 @dataclass(frozen=True)
 class Query:
     """What a reader asks for; empty strings ask for nothing.
 
-    words: text, id or URL hold them, in any case; status: kept or rejected; rule: `step.rule`;
-    column, least, most: of a score; cluster: `method:number`; page: from 0.
+    words: text, id or URL hold them, in any case; rule: `step.rule`; domain: registered, of the
+    URL; column, least, most: of a score; cluster: `method:number`; order: random by the seed,
+    highest and lowest by the score; page: from 0; at: number of a document in the list, from 0.
     """
 
     words: str = ""
-    status: str = ""
+    status: Literal["", "kept", "rejected"] = ""
     rule: str = ""
     lang: str = ""
+    domain: str = ""
+    source: str = ""
+    label: Literal["", "good", "bad", "none"] = ""
     column: str = ""
     least: float | None = None
     most: float | None = None
     cluster: str = ""
-    page: int = 0
+    order: Literal["", "longest", "shortest", "highest", "lowest", "id", "random"] = ""
+    seed: Annotated[int, Field(ge=0, le=10**9)] = 0
+    page: Annotated[int, Field(ge=0, le=MOST_PAGES)] = 0
+    at: Annotated[int, Field(ge=0, le=MOST_PAGES * PAGE)] | None = None
 
-
-@dataclass(frozen=True)
-class Row:
-    """A document in a list. title: of its page, where that is known; score: the column that was
-    asked for; position: file and row in it."""
-
-    id: str
-    title: str | None
-    url: str | None
-    lang: str | None
-    kept: bool
-    rules: tuple[str, ...]
-    score: float | None
-    excerpt: str
-    bytes: int
-    position: tuple[str, int]
-
-
-@dataclass(frozen=True)
-class Counts:
-    """total: documents that match; status, rules, langs: how many would match with that value
-    instead of the one that was asked for, everything else as asked."""
-
-    total: int
-    status: dict[str, int]
-    rules: dict[str, int]
-    langs: dict[str, int]
+    @classmethod
+    def of(cls, fields: dict[str, str]) -> Query:
+        """The query of a form's fields. UsageError where one has no such value."""
+        try:
+            return TypeAdapter(cls).validate_python({k: v.strip() for k, v in fields.items()})
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            wrong = f"{first['loc'][0]} {str(first['input'])[:40]!r}"
+            raise UsageError(f"{wrong}: {first['msg']}") from None
 
 
 class Library:
-    """The documents of one run, opened by `library`."""
+    """The documents of one run, opened by `library`. facets: those that are counted."""
 
-    def __init__(self, out: Path, store: Store, record: dict[str, Any], report: Path) -> None:
+    def __init__(
+        self, out: Path, store: Store, record: dict[str, Any], report: Path, labels: Labels
+    ) -> None:
+
         self.out, self.store, self.record, self.report = out, store, record, report
-        self._lock = threading.Lock()
+        self.labels = labels
+        self.kept = {str(path) for path in store.kept}
+        self._lock = threading.RLock()
         self.columns = sorted(n for n in store.columns if "." in n) or sorted(store.columns)
         self.rules = sorted({r for s in record.get("stages", ()) for r in s.get("reasons", ())})
         self.title = next((n for n in TITLES if n in store.names), None)
-        self._groups: dict[Query, list[tuple[Any, ...]]] = {}  # of the latest searches
-        kept, gone = paths_literal(store.kept), paths_literal(store.gone)
+        self._groups: dict[tuple[Any, ...], str] = {}  # tables of the latest searches
+        host = f"lower(regexp_extract(coalesce(url, ''), '{HOST}', 1))"
         parts = []
-        for files, status in ((kept, True), (gone, False)):
-            named = "filename = 'file_', file_row_number = true, union_by_name = true"
-            reasons = "NULL" if status else REASONS
-            title = f"{self._held(self.title, status)}::VARCHAR" if self.title else "NULL"
-            scores = "".join(f", {self._held(n, status)} AS {quoted(n)}" for n in self.columns)
+        for files, status in ((store.kept, "kept"), (store.gone, "rejected")):
+            named = ", filename = 'file_', file_row_number = true, union_by_name = true"
+            source = f"SELECT *, {host} AS host_ FROM {source_sql(files, named, CORE)}"
+            held = {n for path in (files[0], files[-1]) for n in read_schema(path).names}
+            rules = sql_rules() if status == "rejected" else "[]::VARCHAR[]"
+            scores = (
+                f", {quoted(n) if n in held else 'NULL::DOUBLE'} AS {quoted(n)}"
+                for n in self.columns
+            )
             parts.append(
-                f"SELECT id, text, url, lang, {title} AS title_, {status} AS kept_, file_,"
-                f" file_row_number AS row_, {reasons} AS reasons_{scores}"
-                f" FROM read_parquet({files}, {named})"
+                f"SELECT id, text, url, file_, file_row_number AS row_, '{status}' AS status_,"
+                f" coalesce(lang, '') AS lang_, coalesce(source, '') AS source_,"
+                f" {sql_domain('host_')} AS domain_,"
+                f" list_sort(list_distinct(coalesce({rules}, []))) AS rules_{''.join(scores)}"
+                f" FROM ({source})"
             )
         store.db.execute(f"CREATE VIEW all_rows AS {' UNION ALL '.join(parts)}")
-
-    def _held(self, column: str, kept: bool) -> str:
-        import pyarrow.parquet as pq
-
-        paths = self.store.kept if kept else self.store.gone
-        names = {n for p in (paths[0], paths[-1]) for n in pq.read_schema(p).names}
-        return quoted(column) if column in names else "NULL::DOUBLE"
+        ((self.total,),) = self.rows("SELECT count(*) FROM all_rows")
+        self.facets = FACETS | (MANY if self.total <= MOST_COUNTED else {})
 
     def rows(self, sql: str, values: list[Any] | None = None) -> list[tuple[Any, ...]]:
         """The result of a query, none beside it."""
         with self._lock:
             return self.store.rows(sql, values)
 
-    def find(self, query: Query) -> tuple[list[Row], bool]:
-        """(a page of documents in the order of the run, kept ones first; whether more follow).
-        UsageError where the query names what is not there."""
+    def places(self, query: Query, start: int, number: int) -> list[tuple[str, Position]]:
+        """(id, position) of documents that match, from the one numbered `start` on, in the order
+        that was asked for: by default the run's, kept ones first. UsageError where the query names
+        what is not there."""
         where, values = self._where(query)
-        score = quoted(query.column) if query.column else "NULL"
-        return self._listed(
-            f"""SELECT *, {score} AS score_ FROM all_rows WHERE {where}
-            ORDER BY NOT kept_, file_, row_ LIMIT {PAGE + 1} OFFSET ?""",
-            [*values, query.page * PAGE],
-            query.page,
-        )
-
-    def _listed(self, sql: str, values: list[Any], page: int) -> tuple[list[Row], bool]:
+        if query.order in ("highest", "lowest") and not query.column:
+            raise UsageError(f"order {query.order}: choose the score too")
+        score = f", {quoted(query.column)} AS score_" if query.column else ""
+        values += [str(query.seed)] if query.order == "random" else []
         matches = self.rows(
-            f"""SELECT id, title_, url, lang, kept_, {sql_rules("reasons_")},
-            score_::DOUBLE, left(coalesce(text, ''), {EXCERPT}), coalesce(strlen(text), 0),
-            file_, row_ FROM ({sql}) ORDER BY NOT kept_, file_, row_""",
-            values,
+            f"""SELECT id, file_, row_ FROM (SELECT *{score} FROM all_rows) WHERE {where}
+            ORDER BY {ORDERS[query.order]} status_, file_, row_ LIMIT ? OFFSET ?""",
+            [*values, number, start],
         )
-        rows = [
-            Row(i or "", h, u, g, k, tuple(dict.fromkeys(r or ())), s, t, n, (f, at))
-            for i, h, u, g, k, r, s, t, n, f, at in matches[:PAGE]
-        ]
-        return rows, len(matches) > PAGE
+        return [(id or "", (file, row)) for id, file, row in matches]
 
-    def counts(self, query: Query) -> Counts:
-        """How many documents match, and how many would with other choices. One pass over all
-        documents, whose result the next pages of the same search use too."""
-        base = replace(query, status="", rule="", lang="", page=0)
-        if base not in self._groups:
-            where, values = self._where(base)
-            self._groups = dict([*self._groups.items()][-SEARCHES:]) | {
-                base: self.rows(
-                    f"""SELECT kept_, lang, rules, count(*) FROM (
-                      SELECT kept_, coalesce(lang, '') AS lang,
-                        list_sort(list_distinct(coalesce({sql_rules("reasons_")}, []))) AS rules
-                      FROM all_rows WHERE {where}) GROUP BY ALL ORDER BY ALL""",
+    def counts(self, query: Query) -> dict[str, dict[str, int]]:
+        """By facet: how many documents would match with each value instead of the one that was
+        asked for, everything else as asked, the most frequent values first. Of labels, how many
+        there are. One pass over the columns of facets, which the next pages of the same search
+        need not repeat."""
+        facets = {"label": {name: len(self.labels.of(name)) for name in LABELS}}
+        facets["label"]["none"] = self.total - len(self.labels.of("none"))
+        with self._lock:
+            table = self._grouped(query)
+            for name, column in self.facets.items():
+                where, values = self._chosen(query, self.facets.keys() - {name})
+                value = f"unnest({column})" if name == "rule" else column
+                rows = self.rows(
+                    f"""SELECT value, sum(n)::BIGINT FROM
+                    (SELECT {value} AS value, n FROM {table} WHERE {where}) WHERE value <> ''
+                    GROUP BY value ORDER BY 2 DESC, 1 LIMIT {MOST_VALUES}""",
                     values,
                 )
-            }
-        counts = Counts(0, {"kept": 0, "rejected": 0}, {}, {})
-        total = 0
-        for kept, lang, rules, number in self._groups[base]:
-            status = "kept" if kept else "rejected"
-            fits = (
-                query.status in ("", status),
-                not query.rule or query.rule in rules,
-                query.lang in ("", lang),
+                facets[name] = dict(rows)
+        return facets
+
+    def _grouped(self, query: Query) -> str:
+        """A table of the documents that match all but the facets: their number `n` for each
+        combination of facets."""
+        every: dict[str, Any] = dict.fromkeys(self.facets, "")
+        base = replace(query, order="", seed=0, page=0, at=None, **every)
+        key = (base, self.labels.changes if query.label else 0)
+        if key not in self._groups:
+            where, values = self._where(base)
+            name = f"groups_{len(self._groups)}"
+            if len(self._groups) == SEARCHES:
+                name = self._groups.pop(next(iter(self._groups)))
+            self.rows(
+                f"""CREATE OR REPLACE TEMP TABLE {name} AS SELECT *, count(*) AS n FROM
+                (SELECT {", ".join(self.facets.values())} FROM all_rows WHERE {where})
+                GROUP BY ALL""",
+                values,
             )
-            total += number if all(fits) else 0
-            if fits[1] and fits[2]:
-                counts.status[status] += number
-            if fits[0] and fits[2]:
-                for rule in rules:
-                    counts.rules[rule] = counts.rules.get(rule, 0) + number
-            if fits[0] and fits[1] and lang:
-                counts.langs[lang] = counts.langs.get(lang, 0) + number
-        return replace(counts, total=total)
+            self._groups[key] = name
+        return self._groups[key]
+
+    def _chosen(self, query: Query, facets: Iterable[str]) -> tuple[str, list[Any]]:
+        """The condition of what was chosen of these facets."""
+        chosen = {n: value for n in facets if (value := getattr(query, n))}
+        columns = FACETS | MANY
+        conditions = [
+            f"list_contains({columns[n]}, ?)" if n == "rule" else f"{columns[n]} = ?"
+            for n in chosen
+        ]
+        return " AND ".join(["true", *conditions]), [*chosen.values()]
 
     def _where(self, query: Query) -> tuple[str, list[Any]]:
-        conditions: list[str] = ["true"]
-        values: list[Any] = []
+        chosen, values = self._chosen(query, FACETS | MANY)
+        conditions = [chosen]
         if query.words:
             held = [f"contains(lower(coalesce({n}, '')), lower(?))" for n in ("text", "id", "url")]
             conditions.append(f"({' OR '.join(held)})")
             values += [query.words] * 3
-        if query.status:
-            if query.status not in ("kept", "rejected"):
-                raise UsageError(f"status {query.status!r}: choose kept or rejected")
-            conditions.append("kept_" if query.status == "kept" else "NOT kept_")
-        if query.rule:
-            conditions.append(f"list_contains({sql_rules('reasons_')}, ?)")
-            values.append(query.rule)
-        if query.lang:
-            conditions.append("lang = ?")
-            values.append(query.lang)
+        if query.label:
+            without = "NOT " if query.label == "none" else ""
+            conditions.append(f"id {without}IN (SELECT unnest(?::VARCHAR[]))")
+            values.append([label.id for label in self.labels.of(query.label)])
         if query.column:
             if query.column not in self.columns:
                 raise UsageError(f"no score {query.column!r} in this run")
@@ -233,38 +253,47 @@ class Library:
         )
         return [i for i, _ in rows]
 
-    def sample(self, each: int) -> dict[str, list[Row]]:
+    def export_labels(self, folder: Path) -> dict[Path, int]:
+        """Writes good.jsonl and bad.jsonl: the labelled documents whose text is as it was then, by
+        id. Returns how many each of the files has."""
+        counts = {}
+        for label in LABELS:
+            labels, path = self.labels.of(label), folder / f"{label}.jsonl"
+            with replacing(path) as aside:
+                ((counts[path],),) = self.rows(
+                    f"""COPY (SELECT id, text, url, '{label}' AS label FROM all_rows
+                    WHERE (id, sha256(text)) IN (SELECT (unnest(?), unnest(?))) ORDER BY id)
+                    TO {literal(aside)} (FORMAT json)""",
+                    [[each.id for each in labels], [each.digest for each in labels]],
+                )
+        return counts
+
+    def sample(self, each: int) -> dict[str, list[Position]]:
         """Of the kept documents and of each rule's, those with the least hashes of their ids: the
         same in every call and for every order of the input."""
-        shares = {"kept": ("kept_", [])} | {
-            rule: (
-                f"list_contains({sql_rules('reasons_')}, ?)",
-                [rule],
+        queries = {"kept": Query(status="kept")} | {rule: Query(rule=rule) for rule in self.rules}
+        samples = {}
+        for name, query in queries.items():
+            where, values = self._where(query)
+            samples[name] = self.rows(
+                f"SELECT file_, row_ FROM all_rows WHERE {where} ORDER BY {KEY}, id LIMIT ?",
+                [*values, min(each, PAGE)],
             )
-            for rule in self.rules
-        }
-        return {
-            name: self._listed(
-                f"""SELECT *, NULL AS score_ FROM all_rows WHERE {where}
-                ORDER BY {KEY}, id LIMIT {min(each, PAGE)}""",
-                values,
-                0,
-            )[0]
-            for name, (where, values) in shares.items()
-        }
+        return samples
 
 
 @contextmanager
-def library(out: Path) -> Iterator[Library]:
-    """A finished run. UsageError where OUT is none."""
+def library(out: Path, labels: Path | None = None) -> Iterator[Library]:
+    """A finished run. labels: the file, by default OUT/labels.jsonl. UsageError where OUT is
+    none."""
     try:
         corpus = corpus_of(out)
         record = corpus.record()
     except (OSError, ValueError):
         raise UsageError(f"{out} holds no finished run: name the OUT of one") from None
-    with opened(out, ".spill-browse") as store:
+    with opened(out, ".spill-browse", cores()) as store:
         if store is None:
             raise UsageError(
                 f"{out} holds no corpus/ and rejected/: name the OUT of a run of filters"
             )
-        yield Library(out, store, record, corpus.run / "report.html")
+        yield Library(out, store, record, corpus.run / "report.html", Labels(labels or out / FILE))

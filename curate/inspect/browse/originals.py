@@ -8,19 +8,26 @@ byte by byte: so a file that has changed since is noticed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, takewhile
 from pathlib import Path
 
-import pyarrow.parquet as pq
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from curate.corpus.manifests import part_path
+from curate.corpus.manifests import changed_ids, read_kept, with_ids
+from curate.documents.documents import Documents
 from curate.documents.edits import Edit
+from curate.formats.reading import PartitionReader
+from curate.run.messages import Specification
 from curate.run.plan import stage_folder
 from curate.run.records import StageRecord
-from curate.steps.contracts import fitting
+from curate.steps.contracts import Step, fitting
+from curate.steps.registry import step_class
 from llmcurate.base.errors import LlmcurateError
+
+ROWS = 256  # of a batch
 
 MOST_BYTES = 4 << 20  # longer texts are shown without what was cut
 
@@ -99,59 +106,48 @@ class Originals:
         first = edits[0].step
         stage = next((i for i, s in enumerate(self.stages) if first in s.steps), None)
         part = Path(position[0]).name[5:10]
-        if stage is None or not part.isdigit():
+        if stage is None or not part.isdigit() or (stage == 0 and self._left <= 0):
             return None
+        self._left -= stage == 0
+        folders = [stage_folder(self.out, s.folder) for s in self.stages]
         try:
-            if stage > 0:
-                return self._kept(stage - 1, int(part), name)
-            return self._read(int(part), self._number(int(part), name), first)
+            texts = dict(entering(folders, stage, first, [name], [int(part)]))
         except (OSError, ValueError, KeyError, LlmcurateError):
             return None
+        found = texts.get(name)
+        return None if found is None else found.encode()
 
-    def _folder(self, stage: int) -> Path:
-        return stage_folder(self.out, self.stages[stage].folder)
 
-    def _kept(self, stage: int, part: int, name: str) -> bytes | None:
-        path = part_path(self._folder(stage), part, "kept")
-        table = pq.read_table(path, columns=["text"], filters=[("id", "=", name)])
-        text = table["text"][0].as_py() if table.num_rows == 1 else None
-        return None if text is None else text.encode()
+def entering(
+    folders: Sequence[Path], stage: int, label: str, names: Sequence[str], parts: Iterable[int]
+) -> Iterator[tuple[str, str | None]]:
+    """(id, text) of documents as they entered a step, by the stage before its own, or by the run's
+    input, which is read again. folders: of the stages; parts: the partitions that are read."""
+    spec = Specification.in_folder(folders[stage])
+    steps = []
+    chain = (*filter(None, [spec.apply]), *spec.steps)
+    for record in takewhile(lambda record: record.label != label, chain):
+        cls = fitting(step_class(record.step), record.settings)
+        if issubclass(cls, Step) and not cls.only_measures:
+            steps.append(cls(**record.settings).named(record.label))
+    for part in parts:
+        for table in stage_input(folders, stage, part):
+            wanted = pc.is_in(table["id"], pa.array(names, pa.string()))
+            docs = Documents(table.filter(wanted).combine_chunks())
+            for step in steps if len(docs) else ():
+                step.open()
+                docs = step.apply(docs.within(step.label))
+            yield from zip(docs.table["id"].to_pylist(), docs.text.to_pylist(), strict=True)
 
-    def _number(self, part: int, name: str) -> int:
-        folder = self._folder(0)
-        kept = pq.read_table(part_path(folder, part, "kept"), columns=["id"])["id"].to_pylist()
-        if name in kept:
-            keys = pq.read_table(part_path(folder, part, "keys"), columns=["_n"])["_n"]
-            return int(keys[kept.index(name)].as_py())
-        gone = pq.read_table(part_path(folder, part, "rejected"), columns=["id", "_n"])
-        return int(gone["_n"][gone["id"].to_pylist().index(name)].as_py())
 
-    def _read(self, part: int, number: int, first: str) -> bytes | None:
-        from curate.documents.documents import NUMBER
-        from curate.formats.reading import PartitionReader
-        from curate.run.messages import Specification
-        from curate.steps.contracts import Step
-        from curate.steps.registry import step_class
-
-        if self._left <= 0:
-            return None
-        self._left -= 1
-        folder = self._folder(0)
-        spec = Specification.in_folder(folder)
-        steps = []
-        for record in spec.steps:
-            if record.label == first:
-                break
-            cls = fitting(step_class(record.step), record.settings)
-            if issubclass(cls, Step) and not cls.only_measures:
-                steps.append(cls(**record.settings).named(record.label))
-        for batch in PartitionReader(spec.inputs(folder), part, spec.read):
-            numbers = batch.docs.table[NUMBER].to_pylist()
-            if number in numbers:
-                docs = type(batch.docs)(batch.docs.table.slice(numbers.index(number), 1))
-                for step in steps:
-                    step.open()
-                    docs = step.apply(docs.within(step.label))
-                text = docs.text[0].as_py()
-                return None if text is None else text.encode()
-        return None
+def stage_input(folders: Sequence[Path], stage: int, part: int) -> Iterator[pa.Table]:
+    """What a stage read of a partition, with final ids."""
+    if stage:
+        tables = read_kept(folders[stage - 1], part, ROWS)
+    else:
+        spec = Specification.in_folder(folders[0])
+        reader = PartitionReader(spec.inputs(folders[0]), part, spec.read)
+        tables = (batch.docs.table for batch in reader)
+    changed = changed_ids(str(folders[0] / "ids.parquet"), part) if stage < 2 else {}
+    for table in tables:
+        yield with_ids(table, changed)

@@ -1,31 +1,33 @@
-"""The pages of a browsed run: the list with its search, one document, the report, a sample.
+"""The pages of a browsed run: the list with its facets, one document, the report, a sample.
 
-No script runs on the pages that are served. The sample is one file for a reader without the run:
-its one script hides the documents that do not match, and the policy names that script's hash.
-Rules and scores are explained in words and bars from a run's record.
+One script of ours runs on a page, and the policy names its hash: keys for the links of the pages
+that are served, and a search in the sample, one file for a reader without the run. Without scripts
+all is there but these. Rules and scores are explained in words and bars from a run's record.
 """
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 from curate.corpus.decisions import Decision
+from curate.documents.attributes import read_schema
 from curate.documents.documents import CORE
 from curate.documents.edits import EDITS, Edit, edits_of
 from curate.documents.rejected import REASON_COLUMNS, Reason, reasons_of, rules_of
-from curate.inspect.browse.library import PAGE, Library, Query, Row
+from curate.inspect.browse.hits import Hit, divided, hits, passage
+from curate.inspect.browse.library import PAGE, Library, Query
 from curate.inspect.browse.originals import Originals, Run, replay
 from curate.inspect.report.store import Position, find_rows, read_rows
 from curate.run.records import stages_of
 from llmcurate.base.disk.units import format_measure
 from llmcurate.base.pages.charts import scaling
-from llmcurate.base.pages.html import ids_of, linked, plain, render, source
+from llmcurate.base.pages.html import ids_of, linked, own_script, plain, render
 
 
 def spoken(rule: str) -> str:
@@ -90,25 +92,33 @@ class Meanings:
 
 CHARS = 20_000  # of a text on a page
 CUT_CHARS = 2_000  # of a piece that was cut
+EXCERPT = 240  # of a text in a list
+MOST_CHARS = 4 << 20  # of a text that is looked at
+Part = tuple[str, bool, "str | None", "str | None"]
 HIDDEN = {n for n, _ in CORE} | {EDITS, "extra", *REASON_COLUMNS}
 
 
 @dataclass
 class Document:
-    """row: its columns; kept: whether it stands in corpus/; partners: (decision, text or None) of
-    copies; runs: the text with its cuts, None where that is not known."""
+    """row: its columns; kept: whether it stands in corpus/; title: of its page; partners: texts of
+    copies by id; runs: the text with its cuts, None where that is not known."""
 
     row: dict[str, Any]
     kept: bool
-    runs: list[Run] | None
-    decisions: list[Decision]
+    title: str | None
+    runs: list[Run] | None = None
+    decisions: list[Decision] = field(default_factory=list)
     partners: dict[str, str] = field(default_factory=dict)
-    title: str | None = None
 
     @property
     def id(self) -> str:
         """Its id."""
         return str(self.row.get("id") or "")
+
+    @property
+    def text(self) -> str:
+        """Its text as it is now."""
+        return self.row.get("text") or ""
 
     def rules(self) -> tuple[str, ...]:
         """The rules that marked it, as `step.rule`."""
@@ -130,40 +140,54 @@ class Document:
             if "." in key and key not in HIDDEN and value not in (None, self.title)
         ]
 
-    def parts(self) -> list[tuple[str, str | None, str | None]]:
-        """(text, rule that cut it, rule that put it) of `runs`, CHARS characters in all."""
-        parts: list[tuple[str, str | None, str | None]] = []
-        room = CHARS
-        for run in self.runs or ():
-            if room <= 0:
-                parts.append(("\u2026", None, None))
-                break
-            if run.cut and run.put:
+    def excerpt(self, words: str) -> list[Hit]:
+        """The text around its first hit, or its beginning. words: of a search."""
+        return passage(self.text, hits(self.text, words, self.reasons()), EXCERPT)
+
+    def parts(self, words: str = "") -> list[Part]:
+        """(text, whether it is a hit, rule that cut it, rule that put it), cuts where these are
+        known: CHARS characters in all, from a little before the first hit where that is far
+        behind. words: of a search."""
+        spans = hits(self.text, words, self.reasons())
+        start = max(0, spans[0][0] - CHARS // 10) if spans and spans[0][0] > CHARS // 2 else 0
+        ellipsis: list[Part] = [("\u2026", False, None, None)]
+        parts = ellipsis * bool(start)
+        room, at = CHARS, 0  # at: of the text as it is now
+        for run in [Run(self.text.encode())] if self.runs is None else self.runs:
+            if run.cut and (run.put or at < start):
                 continue
-            text = run.text.decode("utf-8", "replace")
-            most = min(room, CUT_CHARS) if run.cut else room
-            room -= min(len(text), most)
-            parts.append((plain(text, most), run.cut, run.put))
+            piece = run.text.decode("utf-8", "replace")
+            low = 0 if run.cut else max(0, start - at)
+            high = min(len(piece), low + min(room, CUT_CHARS if run.cut else CHARS))
+            spans_here = [] if run.cut else [(a - at, b - at) for a, b in spans]
+            for shown, is_hit in divided(piece, low, high, spans_here):
+                parts.append((plain(shown, CHARS), is_hit, run.cut, run.put))
+            room -= max(0, high - low)
+            at += 0 if run.cut else len(piece)
+            if low <= high < len(piece):
+                parts += ellipsis
+            if room <= 0:
+                break
         return parts
 
 
-def load(library: Library, positions: list[Position], originals: Originals) -> list[Document]:
-    """The documents at these positions, in their order."""
-    import pyarrow.parquet as pq
+def read(library: Library, positions: list[Position]) -> list[Document]:
+    """The documents at these positions, in their order, as far as their rows tell."""
+    paths = (*library.store.kept[:1], *library.store.gone[:1])
+    names = {name: None for path in paths for name in read_schema(path).names}
+    rows = read_rows(positions, list(names), MOST_CHARS)
+    return [
+        Document(rows[p], p[0] in library.kept, rows[p].get(library.title or "")) for p in positions
+    ]
 
-    names: dict[str, None] = {}
-    for path in (*library.store.kept[:1], *library.store.gone[:1]):
-        names |= dict.fromkeys(pq.read_schema(path).names)
-    rows = read_rows(positions, list(names), 4 << 20)
-    documents = []
-    kept = {str(p) for p in library.store.kept}
-    for position in positions:
-        row = rows[position]
-        document = Document(row, position[0] in kept, None, library.decisions(row.get("id") or ""))
-        document.title = row.get(library.title) if library.title else None
+
+def load(library: Library, positions: list[Position], originals: Originals) -> list[Document]:
+    """The documents at these positions, with their cuts and copies."""
+    documents = read(library, positions)
+    for document, position in zip(documents, positions, strict=True):
+        document.decisions = library.decisions(document.id)
         _cuts(document, position, originals)
         _partners(document, library)
-        documents.append(document)
     return documents
 
 
@@ -193,9 +217,11 @@ def _partners(document: Document, library: Library) -> None:
     document.partners = {i: rows[w].get("text") or "" for i, w in where.items() if w}
 
 
+KEYS, SEARCH = "browse/keys.js", "browse/search.js"  # scripts
+
+
 # Browsers take `frame-ancestors` from a header only, all else also from a page that is saved.
-PAGE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; base-uri 'none'"
-POLICY = f"{PAGE_POLICY}; frame-ancestors 'none'"
+POLICY = f"{own_script(KEYS, forms=True)[1]}; frame-ancestors 'none'"
 MOST_DOCUMENTS = 400  # of a sample
 
 
@@ -206,9 +232,10 @@ def link(**fields: Any) -> str:
     )
 
 
-def typed(value: float | None) -> str:
-    """A number as it was typed."""
-    return "" if value is None else f"{value:.15g}"
+def place(query: Query, **more: Any) -> str:
+    """The query of a page's address, with further fields or in place of its own."""
+    given = {n: v for n, v in asdict(query).items() if v != getattr(Query, n)}
+    return link(**given | {"at": None} | more)
 
 
 def address(id: str) -> str:
@@ -216,43 +243,34 @@ def address(id: str) -> str:
     return f"/document{link(id=id)}" if id else "/"
 
 
-def _render(template: str, **values: Any) -> str:
+def _render(template: str, name: str = KEYS, **values: Any) -> str:
+    script, policy = own_script(name, forms=name == KEYS)
     return render(
         f"browse/{template}.html",
         **{
-            "policy": PAGE_POLICY,
+            "policy": policy,
+            "script": script,
             "link": link,
+            "place": place,
             "address": address,
             "spoken": spoken,
             "most_chars": CHARS,
+            "page_size": PAGE,
             **values,
         },
     )
 
 
-def list_page(library: Library, query: Query, rows: list[Row], more: bool) -> str:
-    """The documents that match a query; more: whether others follow."""
-
-    def turn(page: int) -> str:
-        fields = asdict(replace(query, page=page)) | {"page": page or ""}
-        return link(**fields | {n: typed(fields[n]) for n in ("least", "most")})
-
+def list_page(library: Library, query: Query) -> str:
+    """The documents that match a query."""
+    places = library.places(query, query.page * PAGE, PAGE + 1)
     return _render(
         "list",
         library=library,
-        recipe=library.record.get("recipe") or "run",
-        totals=library.record.get("totals") or {},
         query=query,
-        counts=library.counts(query),
-        has_report=library.report.is_file(),
-        rows=rows,
-        first=query.page * PAGE + 1,
-        page_size=PAGE,
-        previous=turn(query.page - 1) if query.page else "",
-        next=turn(query.page + 1) if more else "",
-        typed=typed,
+        documents=read(library, [position for _, position in places[:PAGE]]),
+        more=len(places) > PAGE,
         listed=listed,
-        nones=[None] * len(library.columns),
     )
 
 
@@ -263,17 +281,39 @@ def listed(numbers: dict[str, int], more: Iterable[str], chosen: str) -> list[tu
     return sorted(values.items(), key=lambda item: (-item[1], item[0]))
 
 
-def document_page(library: Library, document: Document) -> str:
-    """One document."""
-    return _render("document", document=document, meanings=Meanings.of(library.record))
+def _neighbours(library: Library, query: Query, id: str) -> tuple[int, str, str]:
+    """(number of a document in its list, addresses of the documents before and behind it). Labels
+    may have moved it since the list was made, or out of it."""
+    start = max(0, (query.at or 0) - 1)
+    near = [name for name, _ in library.places(query, start, 3)]
+    own = near.index(id) if id in near else (query.at or 0) - start
+
+    def to(number: int) -> str:
+        if not 0 <= number < len(near):
+            return ""
+        return f"/document{place(query, page='', id=near[number], at=start + number)}#hit"
+
+    return start + own, to(own - 1), to(own + (id in near))
 
 
-def report_page(library: Library) -> str | None:
-    """The run's report, its ids led to the pages of the documents; None where there is none."""
-    try:
-        return linked(library.report.read_text(encoding="utf-8"), address)
-    except OSError:
-        return None
+def document_page(library: Library, document: Document, query: Query, token: str) -> str:
+    """One document, in the list of a query where that has its number; token: of the form for
+    labels."""
+    return _render(
+        "document",
+        library=library,
+        document=document,
+        meanings=Meanings.of(library.record),
+        query=query,
+        turn=None if query.at is None else _neighbours(library, query, document.id),
+        token=token,
+    )
+
+
+def report_page(library: Library) -> str:
+    """The run's report, its ids and rules led to the pages of documents; empty without one."""
+    report = library.report.read_text(encoding="utf-8") if library.report.is_file() else ""
+    return linked(report, address)
 
 
 def message_page(message: str) -> str:
@@ -288,22 +328,21 @@ def _anchor(id: str) -> str:
     return "d" + hashlib.sha256(id.encode("utf-8", "replace")).hexdigest()[:16]
 
 
-def static_pages(library: Library, each: int) -> dict[str, str]:
-    """Pages for a folder, by file name: a sample of documents, those of the report first, and the
-    report with its ids led to them."""
-    try:
-        report = library.report.read_text(encoding="utf-8")
-    except OSError:
-        report = ""
-    ids = ids_of(report)
-    pages = {DOCUMENTS: sample_page(library, each, ids, REPORT if report else "")}
-    anchors = set(re.findall(r'id="(d[0-9a-f]{16})"', pages[DOCUMENTS]))
+def static_pages(library: Library, each: int, target: Path) -> dict[Path, str]:
+    """The pages of a sample: one, if the target is an .html file; in a folder also the report, its
+    ids led to the documents, of which those that it names come first."""
+    if target.suffix.lower() in (".html", ".htm"):
+        return {target: sample_page(library, each)}
+    report = library.report.read_text(encoding="utf-8") if library.report.is_file() else ""
+    documents = sample_page(library, each, ids_of(report), REPORT if report else "")
+    anchors = set(re.findall(r'id="(d[0-9a-f]{16})"', documents))
 
-    def to(id: str) -> str:
-        anchor = _anchor(id)
-        return DOCUMENTS if not id else f"{DOCUMENTS}#{anchor}" if anchor in anchors else ""
+    def to(name: str) -> str:
+        anchor = _anchor(name)
+        return DOCUMENTS if not name else f"{DOCUMENTS}#{anchor}" if anchor in anchors else ""
 
-    return pages | ({REPORT: linked(report, to)} if report else {})
+    pages = {DOCUMENTS: documents} | ({REPORT: linked(report, to)} if report else {})
+    return {target / name: page for name, page in pages.items()}
 
 
 def sample_page(library: Library, each: int, named: Sequence[str] = (), report: str = "") -> str:
@@ -313,27 +352,22 @@ def sample_page(library: Library, each: int, named: Sequence[str] = (), report: 
     named: ids of documents that are in it too, as far as there is room; report: where the report
     stands, which then has a link.
     """
-    from markupsafe import Markup
-
     sample = library.sample(each)
     where = find_rows(library.store.paths, named)
     positions = dict.fromkeys(where[id] for id in named if id in where)
-    positions |= dict.fromkeys(row.position for rows in sample.values() for row in rows)
+    positions |= dict.fromkeys(position for some in sample.values() for position in some)
     chosen = list(positions)[:MOST_DOCUMENTS]
     documents = load(library, chosen, Originals(library.out, stages_of(library.record)))
     waiting = dict(zip(chosen, documents, strict=True))
     groups = [
-        (title, [waiting.pop(row.position) for row in rows if row.position in waiting])
-        for title, rows in sample.items()
+        (title, [waiting.pop(position) for position in some if position in waiting])
+        for title, some in sample.items()
     ]
     groups.append(("others that the report names", list(waiting.values())))
     anchors = {document.id: f"#{_anchor(document.id)}" for document in documents}
-    script = source("browse/search.js")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return _render(
         "sample",
-        policy=f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}';"
-        " form-action 'none'; base-uri 'none'",
+        SEARCH,
         recipe=library.record.get("recipe") or "run",
         each=each,
         number=len(documents),
@@ -342,5 +376,4 @@ def sample_page(library: Library, each: int, named: Sequence[str] = (), report: 
         anchor=_anchor,
         address=lambda id: anchors.get(id, ""),
         meanings=Meanings.of(library.record),
-        script=Markup(script),
     )

@@ -1,11 +1,14 @@
-"""The read-only server: this computer alone, GET alone, one run.
+"""The server: this computer alone, one run, which it only reads, and labels of its documents.
 
 It binds to 127.0.0.1 and answers only to its own names in the Host header, so that a page of
-another site cannot read the run through a name that it points here (DNS rebinding).
+another site cannot read the run through a name that it points here (DNS rebinding). A label comes
+by POST from a page of this server: its Origin is compared, and a token that no other page knows.
 """
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -13,18 +16,18 @@ from urllib.parse import parse_qs, urlsplit
 from curate.inspect.browse import pages
 from curate.inspect.browse.library import Library, Query
 from curate.inspect.browse.originals import Originals
-from curate.inspect.browse.pages import load
+from curate.inspect.browse.pages import Document, load
 from curate.run.records import stages_of
 from llmcurate.base.errors import UsageError
 
 HOST = "127.0.0.1"
 MOST_PATH = 8_000
-MOST_PAGE = 100_000
+MOST_DIGITS = 4  # of the length of a form
 HEADERS = {
     "Content-Type": "text/html; charset=utf-8",
     "Content-Security-Policy": pages.POLICY,
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",  # else a form's Origin is null
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
@@ -37,6 +40,7 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self, library: Library, port: int) -> None:
         self.library = library
+        self.token = secrets.token_urlsafe()
         try:
             super().__init__((HOST, port), _Handler)
         except (OSError, OverflowError) as error:
@@ -56,12 +60,21 @@ class _Handler(BaseHTTPRequestHandler):
     timeout = 60
 
     def do_GET(self) -> None:
+        self._try(self._page)
+
+    do_HEAD = do_GET
+
+    def do_POST(self) -> None:
+        self.close_connection = True  # a body that is refused is not read
+        self._try(self._label)
+
+    def _try(self, work: Callable[[], tuple[int, str]]) -> None:
         port = self.server.server_port
         if self.headers.get("Host") not in (f"{HOST}:{port}", f"localhost:{port}"):
             self._answer(403, pages.message_page("this server answers to 127.0.0.1 only"))
             return
         try:
-            self._answer(*self._page())
+            self._answer(*work())
         except UsageError as error:
             self._answer(400, pages.message_page(str(error)))
         except (BrokenPipeError, ConnectionResetError):
@@ -70,39 +83,56 @@ class _Handler(BaseHTTPRequestHandler):
             message = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
             self._answer(500, pages.message_page(message))
 
-    do_HEAD = do_GET
-
-    def _refuse(self) -> None:
-        self.close_connection = True
-        self._answer(405, pages.message_page("this server is read only"))
-
-    do_POST = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = _refuse
-
     def _page(self) -> tuple[int, str]:
         library = self.server.library
-        if len(self.path) > MOST_PATH:
-            return 414, pages.message_page("the address is too long")
-        parts = urlsplit(self.path)
-        try:
-            fields = {k: v[-1] for k, v in parse_qs(parts.query, max_num_fields=40).items()}
-        except ValueError:
-            return 400, pages.message_page("the address has too many fields")
-        if parts.path == "/":
-            query = query_of(fields)
-            return 200, pages.list_page(library, query, *library.find(query))
-        if parts.path == "/report" and (report := pages.report_page(library)) is not None:
+        path, fields = self._asked()
+        if path == "/":
+            return 200, pages.list_page(library, Query.of(fields))
+        if path == "/report" and (report := pages.report_page(library)):
             return 200, report
-        position = library.position(fields.get("id", "")) if parts.path == "/document" else None
-        if position is None:
+        document = self._document(path, fields)
+        if document is None:
             return 404, pages.message_page("there is no such page or document")
+        return 200, pages.document_page(library, document, Query.of(fields), self.server.token)
+
+    def _label(self) -> tuple[int, str]:
+        """Keeps the label that a document's page sends, and leads back to that page."""
+        length = self.headers.get("Content-Length", "")
+        is_short = length.isascii() and length.isdigit() and len(length) <= MOST_DIGITS
+        body = self.rfile.read(int(length)) if is_short else b""
+        form = fields_of(body.decode("utf-8", "replace"))
+        is_own = self.headers.get("Origin") == f"http://{self.headers['Host']}"
+        token = form.get("token", "").encode()
+        if not is_own or not secrets.compare_digest(token, self.server.token.encode()):
+            return 403, pages.message_page("labels come from a page of this server: load it again")
+        document = self._document(*self._asked())
+        if document is None:
+            return 404, pages.message_page("there is no such document")
+        self.server.library.labels.put(document.id, form.get("label", ""), document.text)
+        return 303, pages.message_page("labelled")
+
+    def _asked(self) -> tuple[str, dict[str, str]]:
+        """(path, fields) of the address."""
+        if len(self.path) > MOST_PATH:
+            raise UsageError("the address is too long")
+        parts = urlsplit(self.path)
+        return parts.path, fields_of(parts.query)
+
+    def _document(self, path: str, fields: dict[str, str]) -> Document | None:
+        library = self.server.library
+        position = library.position(fields.get("id", "")) if path == "/document" else None
+        if position is None:
+            return None
         (document,) = load(library, [position], Originals(library.out, stages_of(library.record)))
-        return 200, pages.document_page(library, document)
+        return document
 
     def _answer(self, status: int, page: str) -> None:
         data = page.encode()
         self.send_response(status)
         for key, value in HEADERS.items():
             self.send_header(key, value)
+        if status == 303:
+            self.send_header("Location", self.path)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
         if self.command != "HEAD":
@@ -112,23 +142,9 @@ class _Handler(BaseHTTPRequestHandler):
         """Quiet: what is looked at is nobody's concern."""
 
 
-def query_of(fields: dict[str, str]) -> Query:
-    """The query of a form's fields. UsageError where one is no number."""
-
-    def number(name: str) -> float | None:
-        text = fields.get(name, "").strip()
-        try:
-            return float(text) if text else None
-        except ValueError:
-            raise UsageError(f"{text[:40]!r} is no number") from None
-
-    page = fields.get("page", "0")
-    if not (page.isascii() and page.isdigit() and len(page) < 7 and int(page) <= MOST_PAGE):
-        raise UsageError(f"no page {page[:20]!r}")
-    names = ("words", "status", "rule", "lang", "column", "cluster")
-    return Query(
-        **{n: fields.get(n, "").strip() for n in names},
-        least=number("least"),
-        most=number("most"),
-        page=int(page),
-    )
+def fields_of(text: str) -> dict[str, str]:
+    """The fields of a form. UsageError where there are too many."""
+    try:
+        return {k: v[-1] for k, v in parse_qs(text, max_num_fields=40).items()}
+    except ValueError:
+        raise UsageError("the address has too many fields") from None

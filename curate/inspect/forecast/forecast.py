@@ -594,7 +594,7 @@ def _cost(stage: StageForecast, prices: Prices) -> float | None:
 
 NONE = "?"
 SMALL = 60.0  # CPU seconds of a run whose stages need no table
-COLUMNS = ("documents", "read", "written", "CPU hours", "RAM", "objects", "wall", "USD")
+COLUMNS = ("in", "read", "written", "CPU hours", "RAM", "objects", "wall", "USD")
 
 
 def text(result: Forecast) -> str:
@@ -624,7 +624,7 @@ def text(result: Forecast) -> str:
     rows.append(["total", *totals, _clock(total("wall")), _money(total("cost")), ""])
     lines = [
         f"{head}; figures of {result.source}",
-        *table(("", *COLUMNS, "CPU ms a document"), rows, indent=2),
+        *table(("", *COLUMNS, "CPU ms a document"), rows),
     ]
     lines += [f"  {line}" for line in result.missing]
     lines += [f"  note: {line}" for line in result.notes]

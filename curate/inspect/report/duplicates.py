@@ -3,7 +3,6 @@ a run, with the texts of some members and their differences."""
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,6 +25,7 @@ from curate.run.records import read_record
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
 from llmcurate.base.pages.html import Diff, compare, plain
+from llmcurate.base.terminal import width, wrapped
 
 PAIRS = 2  # by hash, besides the least similar one
 CHARS = 20_000  # of each text that is compared
@@ -406,8 +406,8 @@ RED, GREEN, BOLD, OFF = "\x1b[31m", "\x1b[32m", "\x1b[1m", "\x1b[0m"
 MARKS = "[-only in the copy that stays-] {+only in the copy that went+}"
 
 
-def text(browsed: Browsed, width: int, colours: bool) -> str:
-    """The clusters, largest first, in lines of at most `width` columns."""
+def text(browsed: Browsed, colours: bool) -> str:
+    """The clusters, largest first, in lines that fit the terminal."""
     lines = []
     for method, n in browsed.unknown.items():
         lines.append(
@@ -425,11 +425,11 @@ def text(browsed: Browsed, width: int, colours: bool) -> str:
         coloured = f"{RED}{first}]{OFF} {GREEN}{second}{OFF}"
         lines.append(f"marks: {coloured if colours else MARKS}")
     for nth, cluster in enumerate(browsed.clusters, 1):
-        lines += ["", *_cluster_lines(nth, cluster, width, colours)]
-    return "\n".join(lines)
+        lines += ["", *_cluster_lines(nth, cluster, colours)]
+    return "\n".join(piece for line in lines for piece in wrapped(line, width()))
 
 
-def _cluster_lines(nth: int, cluster: Cluster, width: int, colours: bool) -> list[str]:
+def _cluster_lines(nth: int, cluster: Cluster, colours: bool) -> list[str]:
     gone = "cut" if cluster.passages else "dropped"
     head = f"{nth}. {cluster.size:,} {cluster.of}, {cluster.gone:,} {gone}, by {cluster.method}"
     if cluster.similarity and cluster.similarity[0] < 1:
@@ -437,34 +437,34 @@ def _cluster_lines(nth: int, cluster: Cluster, width: int, colours: bool) -> lis
         head += f"; similarity {least:.3f} to {most:.3f}, median {middle:.3f}"
     lines = [f"{BOLD}{head}{OFF}" if colours else head]
     if cluster.stays is not None:
-        lines += _wrap(f"stays    {_about(cluster.stays)}", width, "  ", 9)
+        lines.append(f"  stays    {_about(cluster.stays)}")
         if cluster.stays.text is None:
             lines.append(f"{INDENT}(its text is not in this run's files)")
         elif cluster.passages or not any(
             m.difference and not m.difference.equal for m in cluster.members
         ):
-            lines += _wrap(_excerpt(cluster.stays.text), width, INDENT)
+            lines.append(INDENT + _excerpt(cluster.stays.text))
     elif cluster.kept_id is None:
         lines.append("  no copy stays")
     else:
-        lines += _wrap(f"stays    {_name(cluster.kept_id)}, which this run does not hold", width)
+        lines.append(f"  stays    {_name(cluster.kept_id)}, which this run does not hold")
     for member in cluster.members:
-        lines += _wrap(f"{gone:<9}{_about(member)}", width, "  ", 9)
-        lines += _compared(member, cluster, width, colours)
+        lines.append(f"  {gone:<9}{_about(member)}")
+        lines += _compared(member, cluster, colours)
     rest = cluster.gone - len(cluster.members)
     if rest > 0:
         lines.append(f"  and {rest:,} more")
     return lines
 
 
-def _compared(member: Member, cluster: Cluster, width: int, colours: bool) -> list[str]:
+def _compared(member: Member, cluster: Cluster, colours: bool) -> list[str]:
     if member.difference is not None and not member.difference.equal:
-        return _wrap_marked(_marked(member.difference, colours), width, INDENT)
+        return [INDENT + _marked(member.difference, colours)]
     if member.difference is not None:
         return [] if cluster.passages else [f"{INDENT}the same words"]
     if member.text is None:
         return [] if cluster.passages else [f"{INDENT}(its text is not in this run's files)"]
-    return _wrap(_excerpt(member.text), width, INDENT)
+    return [INDENT + _excerpt(member.text)]
 
 
 def _about(member: Member) -> str:
@@ -489,18 +489,8 @@ def _excerpt(text: str) -> str:
     return '"' + " ".join(plain(text, EXCERPT).split()) + '"'
 
 
-def _wrap(text: str, width: int, indent: str = "  ", hang: int = 0) -> list[str]:
-    return textwrap.wrap(
-        text,
-        max(40, width),
-        initial_indent=indent,
-        subsequent_indent=indent + " " * hang,
-        break_on_hyphens=False,
-    )
-
-
-def _marked(diff: Diff, colours: bool) -> list[tuple[str, str]]:
-    """(word, colour) of both texts as one, with what is equal shortened between differences."""
+def _marked(diff: Diff, colours: bool) -> str:
+    """Both texts as one, with what is equal shortened between differences."""
     words: list[tuple[str, str]] = [("\u2026", "")] if diff.begun else []
     last = len(diff.runs) - 1
     for nth, (stays, went, same) in enumerate(diff.runs):
@@ -524,23 +514,4 @@ def _marked(diff: Diff, colours: bool) -> list[tuple[str, str]]:
                 words += [(w, colour if colours else "") for w in bare]
     if any(diff.more) and words[-1][0] != "\u2026":
         words.append(("\u2026", ""))
-    return words
-
-
-def _wrap_marked(words: list[tuple[str, str]], width: int, indent: str) -> list[str]:
-    """Lines of words; the codes of colours take no room."""
-    lines: list[str] = []
-    line, used, now = indent, len(indent), ""
-    room = max(40, width)
-    for word, colour in words:
-        if used + len(word) > room and used > len(indent):
-            lines.append(line + (OFF if now else ""))
-            line, used, now = indent, len(indent), ""
-        if colour != now:
-            line += (OFF if now else "") + (" " if used > len(indent) else "") + colour
-        elif used > len(indent):
-            line += " "
-        line += word
-        used += len(word) + 1
-        now = colour
-    return [*lines, line + (OFF if now else "")]
+    return " ".join(f"{colour}{word}{OFF}" if colour else word for word, colour in words)

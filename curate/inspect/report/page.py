@@ -19,8 +19,9 @@ from curate.engines.base import cpu_seconds
 from curate.inspect.report import documents, duplicates, rules
 from curate.inspect.report.documents import LEAST, Ages, Kept, OptOuts, Source, Unsure
 from curate.inspect.report.duplicates import SIZES, Method
-from curate.inspect.report.rules import Example, RuleFigures
+from curate.inspect.report.rules import Example, Rule, RuleFigures
 from curate.inspect.report.store import opened
+from curate.inspect.results import COMMAND
 from curate.mix.table import MixRecord, unit_text
 from curate.run.records import (
     Outcome,
@@ -45,8 +46,6 @@ from llmcurate.base.disk.units import (
     format_count,
     format_duration,
     format_estimate,
-    format_percent,
-    format_scaled,
 )
 from llmcurate.base.messages import json_values
 from llmcurate.base.pages.html import percent, plain
@@ -109,16 +108,21 @@ def gather(
 # thousand tokens.
 BYTES_A_TOKEN = 4.0
 CHAPTERS = (
-    "funnel", "documents", "rules", "cuts", "duplicates", "freshness", "perplexity", "measures",
-    "mix", "products", "run",
+    "look", "funnel", "rules", "documents", "cuts", "duplicates", "freshness", "perplexity",
+    "measures", "mix", "products", "run",
 )  # fmt: skip
-# Settings of training that stand among its figures; all others are under Settings.
-TRAINING = ("objective", "optimizer", "lr", "schedule", "rows", "context", "precision", "ema")
-CARD = ("algorithm", "vocab", "pattern", "digits", "documents", "bytes")
-MEASURED = (("bytes_a_token", "bytes a token"), ("fertility", "tokens a word"))
-SHARDS = ("documents", "tokens", "bytes", "vocab_size", "dtype")
-COMMAND = 600  # characters of the command on the page; run.json has more
 MOST_GROUPS = 24  # sources of the matrix of overlaps, the largest
+# Shares of the documents read from which on a rule, or a rule alone, looks wrong.
+MUCH, MUCH_ALONE = 0.5, 0.05
+
+
+@dataclass(frozen=True)
+class Look:
+    """A thing that looks wrong. anchor: the section that shows it; command: more of it."""
+
+    line: str
+    anchor: str
+    command: str = ""
 
 
 @dataclass(frozen=True)
@@ -183,6 +187,37 @@ class RunPage:
             (tokens if measured else f"about {tokens}", "tokens"),
             time,
         ]
+
+    def deciding(self) -> list[Rule]:
+        """The rules that dropped documents, those that dropped most first."""
+        every = self.figures.rules.rules.values()
+        return sorted((r for r in every if r.first), key=lambda rule: (-rule.first, rule.name))
+
+    def looks(self) -> list[Look]:
+        """What looks wrong, what weighs most first."""
+        totals, kept = self.record["totals"], self.figures.kept
+        read = totals["read"] or 1
+        looks = [
+            Look(f"{rule.name} drops {percent(rule.first, read)} of all documents", "deciding")
+            for rule in self.deciding()
+            if rule.first >= MUCH * read
+        ]
+        looks += [
+            Look(f"none of {counted(gone, 'document')} in {label} is kept", "languages")
+            for label, (stays, gone) in kept.languages.items()
+            if not stays and gone >= MUCH * read
+        ]
+        if places := totals["corrupt"]:
+            looks.append(Look(f"{counted(places, 'stretch')} of the input not read", "corrupt"))
+        for rule in self.figures.rules.rules.values():
+            if rule.only >= MUCH_ALONE * read:
+                dropped = f"{counted(rule.only, 'document')} ({percent(rule.only, read)})"
+                line = f"{rule.name} alone drops {dropped}; other limits"
+                looks.append(Look(line, "rules", "llmcurate whatif OUT"))
+        if alone := sum(unsure.alone for unsure in self.figures.unsure.values()):
+            line = f"{counted(alone, 'document')} dropped only for an unsure language"
+            looks.append(Look(line, "unsure"))
+        return looks
 
     def provenance(self) -> list[tuple[str, str]]:
         """Time, command and machine of the run."""
@@ -276,16 +311,6 @@ def size_range(size: int) -> str:
     return str(size) if larger[0] == size + 1 else f"{size:,} to {larger[0] - 1:,}"
 
 
-def left_out(outside: dict[str, dict[str, int]]) -> list[tuple[str, str, int]]:
-    """(source, reason, documents) of what a mix leaves out."""
-    return [
-        (source, reason, documents)
-        for source, reasons in sorted(outside.items())
-        for reason, documents in sorted(reasons.items())
-        if documents
-    ]
-
-
 def mix_of(content: Any) -> MixRecord:
     """The record of a mix."""
     return MixRecord.from_json(json.dumps(content))
@@ -300,38 +325,6 @@ def largest_groups(mix: MixRecord) -> dict[int, int]:
     return {g: sizes[groups[g]] for g in order[:MOST_GROUPS]}
 
 
-def product_values(product: dict[str, Any]) -> list[tuple[str, str]]:
-    """The figures of a tokenizer's card, or of shards."""
-    names = SHARDS if product.get("makes") == "shards" else CARD
-    shown = [(n.replace("_", " "), product[n]) for n in names if product.get(n) is not None]
-    pairs = [(n, f"{v:,}" if isinstance(v, int) else str(v)) for n, v in shown]
-    if product.get("tokens"):
-        pairs.append(("bytes a token", f"{product['bytes'] / product['tokens']:.2f}"))
-    measured = product.get("measured") or {}
-    return pairs + [(text, f"{measured[n]:.3f}") for n, text in MEASURED if measured.get(n)]
-
-
-def training_values(summary: dict[str, Any]) -> list[tuple[str, Any]]:
-    """A training run's main settings and its speed."""
-    settings = summary.get("plan", {}).get("train", {})
-    pairs = [(name.replace("_", " "), settings[name]) for name in TRAINING if settings.get(name)]
-    pairs = [(n, v["kind"] if isinstance(v, dict) else v) for n, v in pairs]
-    timing = summary.get("timing", {})
-    for name, unit in (("tokens_per_second", "tokens"), ("flops_per_second", "FLOP")):
-        if _finite(timing.get(name)):
-            value = timing[name]
-            pairs.append(
-                (f"{unit} a second", f"{value:,.0f}" if value < 1e7 else format_scaled(value))
-            )
-    if _finite(timing.get("mfu")):
-        pairs.append(("of the GPU's peak (MFU)", format_percent(timing["mfu"])))
-    if timing.get("processes", 1) > 1:
-        pairs.append(("processes", timing["processes"]))
-    if summary.get("best_checkpoint"):
-        pairs.append(("best checkpoint by held-out loss", summary["best_checkpoint"]))
-    return pairs
-
-
 def points(
     metrics: list[dict[str, Any]], key: str, held_out: bool = False
 ) -> list[tuple[float, float]]:
@@ -340,7 +333,7 @@ def points(
     return [
         (line["step"], figures[key])
         for line, figures in zip(metrics, inner, strict=True)
-        if _finite(figures.get(key))
+        if is_finite(figures.get(key))
     ]
 
 
@@ -355,16 +348,15 @@ def expert_shares(loads: list[list[float]]) -> dict[tuple[str, str], float]:
     }
 
 
-def _finite(value: Any) -> bool:
+def is_finite(value: Any) -> bool:
     return isinstance(value, (int, float)) and value == value and abs(value) != float("inf")
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     function.__name__: function
     for function in (
-        by_count, expert_shares, eval_scores, product_line, reasons,
-        largest_groups, left_out, mix_of, points, product_values, similarity_meaning, size_range,
-        training_values, unit_text,
+        by_count, expert_shares, eval_scores, is_finite, product_line, reasons,
+        largest_groups, mix_of, points, similarity_meaning, size_range, unit_text,
     )
 }  # fmt: skip
 

@@ -342,10 +342,10 @@ def _count_marked(store: Store, own_histograms: dict[str, Histogram]) -> None:
             histograms[number].add(values[low:high])
 
 
-EXAMPLES = 2  # of each rule
+EXAMPLES = 5  # of each rule
 EXCERPT = 420  # characters
 MOST_RULES = 60  # with examples
-# So many are looked at for the few wanted: with a chance of e^-25, fewer are found.
+# So many are looked at for the few wanted: with a chance of 4e-9, fewer are found.
 CANDIDATES = 30
 
 

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.corpus.sketches import R, Run, run_here
+from curate.documents.attributes import DocumentsFile, read_schema, source_sql
 from curate.documents.rejected import REASON_COLUMNS, SQL_COLUMNS
 from curate.run.homes import Corpus, corpus_of
 from llmcurate.base.disk.database import literal, paths_literal, scratch_database
@@ -298,7 +299,7 @@ def _store(
     whether there are any but of decisions."""
     # Files of one run have the same columns; later runs of a HOME may have more.
     schemas = [
-        pq.read_schema(p) for paths in (kept, gone) for p in dict.fromkeys((paths[0], paths[-1]))
+        read_schema(p) for paths in (kept, gone) for p in dict.fromkeys((paths[0], paths[-1]))
     ]
     columns: dict[str, bool] = {}
     for schema in schemas:
@@ -311,7 +312,7 @@ def _store(
         ("gone_rows", "*", gone),
     )
     for view, chosen, paths in all_views if views else ():
-        source = f"read_parquet({paths_literal(paths)}{named})"
+        source = source_sql(paths, named, names & {*FEW})
         db.execute(f"CREATE VIEW {view} AS SELECT {chosen} FROM {source}")
     for path in decisions:
         db.execute(f"CREATE VIEW decisions AS SELECT * FROM read_parquet({literal(path)})")
@@ -361,42 +362,24 @@ def find_rows(paths: Sequence[Path], ids: Iterable[str], threads: int = 1) -> di
 def read_rows(
     positions: Iterable[Position], columns: list[str], most_chars: int
 ) -> dict[Position, dict[str, Any]]:
-    """The rows at the given positions; strings are cut, lists left as they are.
-
-    A file is read row group by row group, in small batches, so that a few rows of a large corpus
-    cost a few row groups.
-    """
-    by_file: dict[str, list[int]] = {}
+    """The rows at the given positions; strings are cut, lists left as they are. A few rows of a
+    large corpus cost a few row groups."""
+    by_file: dict[str, set[int]] = {}
     for path, row in positions:
-        by_file.setdefault(path, []).append(row)
+        by_file.setdefault(path, set()).add(row)
     rows = {}
-    for path in sorted(by_file):
-        with pq.ParquetFile(path) as file:
-            stored = set(file.schema_arrow.names)
-            have = [name for name in columns if name in stored]
-            start = 0
-            for group in range(file.num_row_groups):
-                stop = start + file.metadata.row_group(group).num_rows
-                inside = sorted({row for row in by_file[path] if start <= row < stop})
-                if inside:
-                    batches = file.iter_batches(
-                        200, row_groups=[group], columns=have, use_threads=False
-                    )
-                    for batch in batches:
-                        end = start + batch.num_rows
-                        for row in (row for row in inside if start <= row < end):
-                            values = {n: _cut(batch[n][row - start], most_chars) for n in have}
-                            rows[path, row] = values
-                        start = end
-                        if start > inside[-1]:
-                            break
-                start = stop
+    for path, numbers in sorted(by_file.items()):
+        wanted = iter(ordered := sorted(numbers))
+        with DocumentsFile(path) as file:
+            have = [name for name in columns if name in file.schema_arrow.names]
+            for batch in file.rows(np.array(ordered), have):
+                for values in batch.to_pylist():
+                    rows[path, next(wanted)] = {n: _cut(values[n], most_chars) for n in have}
     return rows
 
 
-def _cut(value: pa.Scalar, most_chars: int) -> Any:
-    plain = value.as_py()
-    return plain[:most_chars] if isinstance(plain, str) else plain
+def _cut(value: Any, most_chars: int) -> Any:
+    return value[:most_chars] if isinstance(value, str) else value
 
 
 # Histograms of numeric columns: edges from a column's range, counts by streaming over files.
@@ -512,7 +495,7 @@ def columns_of(paths: Iterable[Path], names: Iterable[str]) -> Iterator[pa.Recor
     """The files' batches with those of the columns that a file has."""
     chosen = list(names)
     for path in paths:
-        with pq.ParquetFile(path) as file:
+        with DocumentsFile(path) as file:
             stored = set(file.schema_arrow.names)
             have = [name for name in chosen if name in stored]
             if have:

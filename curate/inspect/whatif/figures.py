@@ -2,19 +2,6 @@
 
 Bytes are those of stored texts: of a rejected document before it would be cut. Tokens are bytes by
 the run's own ratio where it encoded shards, by a rule of thumb elsewhere (`tokens_measured`).
-
-Their stored marks say what they decided over the documents of the run. With other documents they
-may drop some that they kept (*displaced*) and keep some that they dropped (*returned*). How many at
-most follows from what such a step can do (`CorpusStep.reach`) and from its clusters:
-
-- `one` (exact): one document of each cluster stays. So each document that is new displaces at
-  most one, and of each cluster whose kept document goes, one of the others returns, unless a new
-  one takes its place.
-- `cluster` (MinHash): a new document may join clusters, and displace any number. A cluster of
-  which a document goes may fall apart, so that all that are left of it return; of one that lost
-  the kept document at least one does.
-- `any`: whatever reaches it otherwise may change all it decides.
-- `own`: it decides on each document by itself, and nothing changes.
 """
 
 from __future__ import annotations
@@ -25,157 +12,12 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from curate.inspect.report.store import Range, edges_of
-from curate.inspect.whatif.question import READER, Question, Rule, ask
+from curate.inspect.whatif.question import Question, Rule, ask
+from curate.inspect.whatif.sample import Looked, Measured, measure
 from curate.inspect.whatif.scores import THREADS, Decider, Scores, Verdicts, read
-from curate.run.homes import Corpus
-from curate.steps.contracts import CorpusStep
 from llmcurate.base.disk.units import counted
-
-
-@dataclass(frozen=True)
-class Resolved:
-    """A step that decides over other documents now. admitted, gone: documents that reach it, or
-    do not, unlike before, at most; displaced, returned: (least, most) documents; kept, dropped: by
-    it, of those that still reach it. displaced_bytes, returned_bytes: most."""
-
-    JSON = ("step", "admitted", "gone", "kept", "displaced", "dropped", "returned")
-    step: str
-    admitted: int
-    gone: int
-    displaced: tuple[int, int]
-    returned: tuple[int, int]
-    kept: int
-    dropped: int
-    displaced_bytes: int
-    returned_bytes: int
-
-
-@dataclass
-class _Reaching:
-    """bool[rows] of documents at one step. admitted: that reach it now and did not; gone: that did
-    and do not; passed, marked: that reach it as before, and were kept by it, or dropped; kept: of
-    those gone, which it kept."""
-
-    admitted: np.ndarray
-    gone: np.ndarray
-    passed: np.ndarray
-    marked: np.ndarray
-    kept: np.ndarray
-
-
-def resolved(question: Question, decider: Decider, now: Verdicts) -> list[Resolved]:
-    """Of each such step behind the first change, in order; what is not certain of one counts for
-    the next."""
-    changed = [r.at for r in question.rules if r.was != r.now]
-    unknown = [at for at, _ in question.again.values()]
-    first = min([*changed, *unknown, len(question.steps)])
-    results: list[Resolved] = []
-    for at, step in enumerate(question.was.document_steps):
-        if not isinstance(step, CorpusStep) or at < first or step.reach == "own":
-            continue
-        reaching = _reaching(question, decider, now, at)
-        # Of earlier steps it is not known which documents come or go beside those.
-        more = sum(r.returned[1] for r in results)
-        fewer = sum(r.displaced[1] for r in results)
-        if any(place <= at for place in unknown):
-            more = fewer = len(now.scores)
-        if reaching.admitted.any() or reaching.gone.any() or more or fewer:
-            results.append(_bounds(question.corpus, step, reaching, now, more, fewer))
-    return results
-
-
-def _reaching(question: Question, decider: Decider, now: Verdicts, at: int) -> _Reaching:
-    place = decider.first  # of the step that marked it, behind all steps for one that is kept
-    before = place >= at
-    after = place != READER
-    places = {label: i for i, label in enumerate(question.steps)}
-    for name, mask in now.fails.items():
-        if places.get(name.partition(".")[0], READER) < at:
-            after = after & ~mask
-    stays, gone, marked = before & after, before & ~after, place == at
-    return _Reaching(after & ~before, gone, stays & ~marked, stays & marked, gone & ~marked)
-
-
-def _bounds(
-    corpus: Corpus,
-    step: CorpusStep,
-    of: _Reaching,
-    now: Verdicts,
-    more: int,
-    fewer: int,
-) -> Resolved:
-    admitted, gone, passed, marked = (
-        int(np.count_nonzero(mask)) for mask in (of.admitted, of.gone, of.passed, of.marked)
-    )
-    new, lost, reach = admitted + more, gone + fewer, step.reach
-    # One that is new takes one place, or it may match any number; none matches without a new one.
-    displaced = passed if reach == "any" or new else 0
-    if reach == "one":
-        displaced = min(new, passed)
-    least, returned, rows = 0, marked, np.flatnonzero(of.marked)
-    if reach != "any":
-        returned = min(marked, lost) if reach == "one" else marked if lost else 0
-        clusters = _clusters(corpus, step, of) if gone and not fewer else None
-        if clusters is not None:
-            least, returned, rows = clusters
-    size = now.scores.bytes
-    return Resolved(
-        step.label,
-        admitted,
-        gone,
-        (0, displaced),
-        (0 if new else least, returned),
-        passed,
-        marked,
-        _largest(size[of.passed], displaced),
-        _largest(size[rows], returned),
-    )
-
-
-def _largest(sizes: np.ndarray, count: int) -> int:
-    if count == 0 or count >= len(sizes):
-        return int(sizes.sum()) if count else 0
-    return int(np.partition(sizes, len(sizes) - count)[len(sizes) - count :].sum())
-
-
-def _clusters(
-    corpus: Corpus, step: CorpusStep, of: _Reaching
-) -> tuple[int, int, np.ndarray] | None:
-    """(least, most, rows of those) that return, by the clusters that lose a document; None where
-    decisions do not tell."""
-    method = getattr(step, "method", None)
-    if method is None or len(corpus.decisions) != 1 or corpus.is_home:
-        return None
-    table = pq.read_table(corpus.decisions[0], columns=["id", "cluster", "method", "span_start"])
-    table = table.filter(pc.equal(table["method"], method))
-    places = np.flatnonzero(of.gone | of.marked | of.passed)
-    files = (pq.read_table(path, columns=["id"])["id"] for path in (*corpus.kept, *corpus.gone))
-    ids = pa.chunked_array([chunk for file in files for chunk in file.chunks], pa.string())
-    at = pc.index_in(table["id"], value_set=ids.take(pa.array(places)))
-    decided = at.is_valid().to_numpy(zero_copy_only=False)
-    rows = places[at.filter(pa.array(decided)).to_numpy()]
-    cluster = table["cluster"].filter(pa.array(decided)).to_numpy()
-    # Two steps by one method number their clusters alike.
-    if table["span_start"].null_count < len(table) or len(np.unique(rows)) < len(rows):
-        return None
-    number = int(cluster.max()) + 1 if len(cluster) else 0
-
-    def count(mask: np.ndarray) -> np.ndarray:
-        counts: np.ndarray = np.bincount(cluster[mask[rows]], minlength=number)
-        return counts
-
-    loses = count(of.kept if step.reach == "one" else of.gone) > 0
-    dropped, passed = count(of.marked), count(of.passed)
-    headless = (count(of.kept) > 0) & (passed == 0) & (dropped > 0)
-    of_each = np.minimum(dropped, 1) if step.reach == "one" else dropped
-    back = rows[of.marked[rows] & loses[cluster]]
-    return int(np.count_nonzero(headless)), int(of_each[loses].sum()), back
-
 
 MOST_LANGS = 20
 BLOCK = 1 << 16  # rows
@@ -239,12 +81,17 @@ class Language:
     unmeasured: Amount
 
 
-class Bounded(NamedTuple):
-    """Documents kept at least, by the stored marks, and at most; those never measured."""
+class Estimate(NamedTuple):
+    """What a run with these settings keeps, between the ends of an interval of 95 %; measured: of
+    so many documents (`measured_of`) that it decides on otherwise; unmeasured: those let through
+    that a sample left out, or that no step here can decide on."""
 
-    least: Amount
-    by_stored_marks: Amount
-    most: Amount
+    estimate: Amount
+    low: Amount
+    high: Amount
+    exact: bool
+    measured: int
+    measured_of: int
     unmeasured: Amount
 
 
@@ -260,7 +107,7 @@ class Answer:
     """Everything that is said; lost, gained: documents kept before or now alone."""
 
     JSON = (
-        "question.out", "changes", "documents", "before", "after=bounded", "gained", "lost",
+        "question.out", "changes", "documents", "before", "after", "gained", "lost",
         "bytes_a_token", "tokens_measured=measured_ratio", "rules=named_rules", "overlap=pairs",
         "languages", "resolved", "measured_again", "notes",
     )  # fmt: skip
@@ -269,41 +116,19 @@ class Answer:
     measured_ratio: bool
     documents: int
     before: Amount
-    after: Amount
-    unmeasured: Amount
+    after: Estimate
     gained: Amount
     lost: Amount
     rules: list[RuleFigures]
     overlap: dict[tuple[str, str], int]
     languages: dict[str, Language]
-    resolved: list[Resolved]
+    resolved: list[Looked]
     notes: list[str]
 
     @property
     def bytes_a_token(self) -> float:
         """The ratio, with four digits."""
         return round(self.ratio, 4)
-
-    def bounds(self) -> tuple[Amount, Amount]:
-        """The least and most that a run with these settings keeps, where dedups may decide
-        otherwise, and documents were never measured."""
-        after, more = self.after, self.unmeasured
-        gone = [sum(x) for x in zip(*((r.displaced[1], r.displaced_bytes) for r in self.resolved),
-                                    strict=True)] or [0, 0]  # fmt: skip
-        back = [sum(x) for x in zip(*((r.returned[1], r.returned_bytes) for r in self.resolved),
-                                    strict=True)] or [0, 0]  # fmt: skip
-        amount = Amounts(self.ratio)
-        least = amount(max(0, after.documents - gone[0]), max(0, after.bytes - gone[1]))
-        most = amount(
-            after.documents + more.documents + back[0], after.bytes + more.bytes + back[1]
-        )
-        return least, most
-
-    @property
-    def bounded(self) -> Bounded:
-        """The documents kept now, between their bounds."""
-        least, most = self.bounds()
-        return Bounded(least, self.after, most, self.unmeasured)
 
     @property
     def changes(self) -> dict[str, Changed]:
@@ -326,36 +151,41 @@ class Answer:
         return {name: why for name, (_, why) in self.question.again.items()}
 
 
-def answer(out: Path, sets: tuple[str, ...] = ()) -> Answer:
-    """What the run in OUT would have kept with these settings. UsageError as in question.py."""
+def answer(out: Path, sets: tuple[str, ...] = (), most: int = 0, quiet: bool = False) -> Answer:
+    """What the run in OUT would have kept with these settings. most: documents to measure, in place
+    of as many as the time allows. UsageError as in question.py."""
     question = ask(out, sets)
     scores = read(question.corpus, question.columns)
+    size = scores.bytes.copy()  # of the texts that are kept now
     decider = Decider(question, scores)
     now = decider.decide()
+    measured = measure(question, decider, now, most, quiet)
     was = np.arange(len(scores)) < scores.kept
-    ratio, measured = question.bytes_a_token
+    ratio, by_tokens = question.bytes_a_token
     amount = Amounts(ratio)
-    kept, unmeasured = now.kept, now.unmeasured
-    others = resolved(question, decider, now)
+    kept = now.kept
 
-    def of(mask: np.ndarray) -> Amount:
-        return amount(int(np.count_nonzero(mask)), scores.bytes[mask].sum())
+    def of(mask: np.ndarray, size: np.ndarray = scores.bytes) -> Amount:
+        return amount(int(np.count_nonzero(mask)), size[mask].sum())
 
+    spread = zip(*measured.interval(kept, scores.bytes), strict=True)
+    middle, low, high = (amount(round(documents), b) for documents, b in spread)
+    left = of(now.unmeasured)
+    after = Estimate(middle, low, high, measured.exact, measured.documents, measured.of, left)
     return Answer(
         question,
         ratio,
-        measured,
+        by_tokens,
         len(scores),
-        of(was),
-        of(kept),
-        of(unmeasured),
+        of(was, size),
+        after,
         of(kept & ~was),
-        of(was & ~kept),
+        of(was & ~kept, size),
         _rules(question, decider, now, amount),
         _overlap(now),
-        _languages(scores, (was, kept, unmeasured), amount),
-        others,
-        _notes(question, now, others),
+        _languages(scores, (was, kept, now.unmeasured), amount),
+        measured.looked,
+        _notes(question, now, measured),
     )
 
 
@@ -491,45 +321,24 @@ def _languages(
     }
 
 
-def _notes(question: Question, now: Verdicts, others: list[Resolved]) -> list[str]:
+def _notes(question: Question, now: Verdicts, measured: Measured) -> list[str]:
     notes = []
-    for setting, (at, why) in question.again.items():
-        reach = int(np.count_nonzero(_reaches(question, now, at)))
+    if measured.strata:
         notes.append(
-            f"{setting}: {why}, so stored scores do not decide it; it may keep or drop each of the"
-            f" {counted(reach, 'document')} that reach {question.steps[at]}; --apply runs it again"
+            f"{measured.documents:,} of {counted(measured.of, 'document')} were measured, drawn at"
+            " random (seeded); --apply measures all of them"
         )
-    for step in others:
-        notes.append(
-            f"{step.step} decides over other documents now: {step.admitted:,} more may reach it,"
-            f" {step.gone:,} no longer do. Its marks are taken as they were; of the {step.kept:,}"
-            f" others that it kept {_range(step.displaced)} may go, of the {step.dropped:,} that it"
-            f" dropped {_range(step.returned)} come back; --apply resolves it again"
-        )
-    notes += question.corpus.notes
+    for step in measured.looked:
+        effects = [
+            f"drops {step.dropped:,} of {counted(step.admitted, 'new document')}"
+            if step.dropped else "",
+            f"drops {step.displaced:,} that it kept before" if step.displaced else "",
+            f"keeps {step.returned:,} that it dropped before" if step.returned else "",
+        ]  # fmt: skip
+        if any(effects):
+            notes.append(f"{step.step}: {', '.join(filter(None, effects))}")
+    notes += [*measured.notes, *question.corpus.notes]
     if now.scores.forgotten:
         gone = counted(now.scores.forgotten, "rejected document")
         notes.append(f"not counted: {gone} forgotten since")
-    rows = int(np.count_nonzero(now.unmeasured))
-    if rows:
-        notes.append(
-            f"these rules let {counted(rows, 'document')} pass, but steps behind an edit, a cut"
-            " or a dedup never"
-            " measured them: between none and all of them are kept; --apply measures them"
-        )
     return notes
-
-
-def _range(bounds: tuple[int, int]) -> str:
-    least, most = bounds
-    return f"{most:,}" if least == most else f"{least:,} to {most:,}"
-
-
-def _reaches(question: Question, now: Verdicts, at: int) -> np.ndarray:
-    """bool[rows]: no step before that place fails it."""
-    stays = np.ones(len(now.scores), np.bool_)
-    places = {label: i for i, label in enumerate(question.steps)}
-    for name, mask in now.fails.items():
-        if places.get(name.partition(".")[0], -1) < at:
-            stays &= ~mask
-    return stays

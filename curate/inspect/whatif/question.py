@@ -52,6 +52,7 @@ class Question:
     """
 
     corpus: Corpus
+    sets: tuple[str, ...]
     folders: list[str]  # of the stages
     bytes_a_token: tuple[float, bool]  # and whether that was measured
     was: Recipe
@@ -91,6 +92,7 @@ def ask(out: Path, sets: tuple[str, ...] = ()) -> Question:
     except (OSError, RunFailed):
         raise UsageError(f"{out / 'run.json'} is damaged: run the recipe again") from None
     was, now = load(str(recipe)), load(str(recipe), sets)
+    corpus.need_whole()
     folded = {label: i for i, s in enumerate(record.get("stages", ())) for label in s["steps"]}
     before, after = was.document_steps, now.document_steps
     if not before:
@@ -100,6 +102,7 @@ def ask(out: Path, sets: tuple[str, ...] = ()) -> Question:
             raise UsageError(f"{out / 'run.json'} is damaged: no stage has the step {step.label}")
     question = Question(
         corpus,
+        sets,
         [stage["folder"] for stage in record["stages"]],
         bytes_a_token(record),
         was,

@@ -10,29 +10,26 @@ from llmcurate.base.disk.units import counted, format_bytes, format_measure, for
 from llmcurate.base.pages.html import plain, render
 from llmcurate.base.terminal import table
 
-MOST_RULES = 40  # in the terminal
+MOST_RULES = 20  # in the terminal
 PAGE_RULES = 60  # curves on the page
-MATRIX = 10
-POINTS = 5  # thresholds beside each rule; --json has all
-WIDE_POINTS = 14  # of a changed figures, each on its line
-NAME = 38
+POINTS = 8  # limits of a changed rule in the terminal; --json has all
+NAME = 36
 
 
 def text(answer: Answer) -> str:
-    """What is kept before and now, the rules, their overlap, the languages."""
+    """The answer in a line, what is kept before and now, other limits of changed rules, the rules,
+    what is not known."""
     changes = ", ".join(
         f"{plain(n)} {_value(a)} -> {_value(b)}" for n, (a, b) in answer.question.changes.items()
     )
-    asked = changes or "the settings of the run (--set changes them)"
-    lines = [f"{answer.question.out}: {asked}", ""]
-    lines += _kept(answer)
+    asked = changes or "the settings of the run"
+    lines = [f"{answer.question.out}: {asked}", "", *_kept(answer), "", *meaning(answer)]
     for figures in answer.rules:
-        if _is_changed(figures):
+        if _is_changed(figures) and figures.curve:
             lines += ["", *_changed(figures, answer)]
     lines += ["", *_rules(answer)]
-    lines += _matrix(answer)
-    lines += _languages(answer)
-    lines += [f"\n{note}" for note in answer.notes]
+    if answer.notes:
+        lines += ["", *(f"note: {note}" for note in answer.notes)]
     return "\n".join(lines)
 
 
@@ -40,28 +37,54 @@ def _value(value: Any) -> str:
     return plain("none" if value is None else str(value), 60)
 
 
+def estimate(answer: Answer) -> str:
+    """Documents kept now: `984 (970 to 995)`; one number where nothing is open."""
+    now = answer.after
+    low, high = now.low.documents, now.high.documents
+    whole = f"{now.estimate.documents:,}"
+    return whole if low == high else f"{whole} ({low:,} to {high:,})"
+
+
+def meaning(answer: Answer) -> list[str]:
+    """What the figures mean, in a sentence or two."""
+    now, before = answer.after, answer.before.documents
+    if not answer.question.changes:
+        return ["These are the figures of the run; --set tries another value of a setting."]
+    if not now.exact and not now.measured:
+        return ["What a run would keep is not known without it (--apply); the notes say why."]
+    change, more = "As many as before.", now.estimate.documents - before
+    if more:
+        share = f" ({100 * more / before:+.1f} %)" if before else ""
+        kind = "more" if more > 0 else "fewer"
+        change = f"{counted(abs(more), 'document')} {kind} than before{share}."
+    if not now.measured_of and now.exact:
+        known = "Exact: nothing had to be measured."
+    elif now.exact:
+        known = f"Exact: {counted(now.measured_of, 'document')} in question, all measured."
+    elif now.measured < now.measured_of:
+        known = (
+            f"An estimate with a 95 % interval: {now.measured:,} of"
+            f" {counted(now.measured_of, 'document')} in question were measured."
+        )
+    else:
+        known = "The interval counts what is not known both ways (see the notes)."
+    return [change, known]
+
+
 def _kept(answer: Answer) -> list[str]:
     tokens = "tokens" if answer.measured_ratio else "tokens (estimate)"
-    rows = [("kept before", answer.before), ("kept now", answer.after)]
-    rows += [("  new among them", answer.gained), ("  no longer kept", answer.lost)]
-    if answer.unmeasured.documents:
-        rows.append(("and of these up to all", answer.unmeasured))
-    least, most = answer.bounds()
-    if answer.resolved:
-        rows += [("at least, by dedups", least), ("at most, by dedups", most)]
-    cells = [
-        (
-            label,
-            f"{amount.documents:,}",
-            format_bytes(amount.bytes),
-            format_short(amount.bytes / answer.ratio),
+    rows = [
+        (label, documents, format_bytes(amount.bytes), format_short(amount.bytes / answer.ratio))
+        for label, documents, amount in (
+            ("kept before", f"{answer.before.documents:,}", answer.before),
+            ("kept now", estimate(answer), answer.after.estimate),
         )
-        for label, amount in rows
     ]
-    return table(("", "documents", "text", tokens), cells)
+    return table(("", "documents", "text", tokens), rows)
 
 
-def _limit(figures: RuleFigures) -> str:
+def limit(figures: RuleFigures) -> str:
+    """The limit in force, as `> 0.3`."""
     if figures.rule is None or figures.rule.now.threshold is None:
         return "off" if figures.rule is not None else ""
     now = figures.rule.now
@@ -69,55 +92,48 @@ def _limit(figures: RuleFigures) -> str:
     return f"{sign} {format_measure(now.threshold)}" + ("; by profile" if now.by_lang else "")
 
 
-def _thinned(curve: list[Point], most: int, marked: list[float | None]) -> list[Point]:
-    if len(curve) <= most:
-        return curve
-    at = {round(i * (len(curve) - 1) / (most - 1)) for i in range(most)}
-    at |= {i for i, p in enumerate(curve) if p.threshold in marked}
-    return [curve[i] for i in sorted(at)]
-
-
 def _changed(figures: RuleFigures, answer: Answer) -> list[str]:
+    """What other limits keep: a few, and the old and new one."""
     assert figures.rule is not None
     was, now = figures.rule.was.threshold, figures.rule.now.threshold
-    rows = []
-    for p in _thinned(figures.curve, WIDE_POINTS, [was, now]):
-        which = "now" if p.threshold == now else "before" if p.threshold == was else ""
-        most = p.kept.documents + p.unmeasured.documents
-        rows.append(
-            (
-                format_measure(p.threshold),
-                f"{p.kept.documents:,}",
-                format_bytes(p.kept.bytes),
-                format_short(p.kept.bytes / answer.ratio),
-                f"to {most:,}" if p.unmeasured.documents else "",
-                which,
-            )
+    curve, last = figures.curve, len(figures.curve) - 1
+    at = {round(i * last / (POINTS - 1)) for i in range(POINTS)}
+    at |= {i for i, p in enumerate(curve) if p.threshold in (was, now)}
+    rows = [
+        (
+            format_measure(p.threshold),
+            estimate(answer) if p.threshold == now else f"{p.kept.documents:,}" + _up_to(p),
+            format_bytes(p.kept.bytes),
+            "now" if p.threshold == now else "before" if p.threshold == was else "",
         )
-    title = f"{figures.rule.setting}: kept at other limits ({plain(figures.rule.column())})"
-    return [title, *table((), rows, left=(4, 5), indent=2)]
+        for p in (curve[i] for i in sorted(at))
+    ]
+    title = f"{figures.rule.setting}: kept at other limits"
+    return [title, *table(("limit", "kept", "text", ""), rows, left=(3,), indent=2)]
+
+
+def _up_to(point: Point) -> str:
+    most = point.kept.documents + point.unmeasured.documents
+    return f" to {most:,}" if point.unmeasured.documents else ""
 
 
 def _rules(answer: Answer) -> list[str]:
-    rows = []
     shown = [r for r in by_effect(answer.rules) if r.marks or _is_changed(r)]
-    for figures in shown[:MOST_RULES]:
-        drawn = _thinned(figures.curve, POINTS, [])
-        points = (f"{format_measure(p.threshold)}: {format_short(p.kept.documents)}" for p in drawn)
-        rows.append(
-            (
-                plain(figures.name, NAME),
-                _limit(figures),
-                f"{figures.marks:,}",
-                f"{figures.alone.documents:,}",
-                format_bytes(figures.alone.bytes),
-                ", ".join(points),
-            )
+    rows = [
+        (
+            plain(figures.name, NAME),
+            limit(figures).replace("; by profile", " *"),
+            f"{figures.marks:,}",
+            f"{figures.alone.documents:,}",
+            format_bytes(figures.alone.bytes),
         )
-    head = ("rule", "drops", "marks", "alone", "its text", "kept at other limits")
-    lines = table(head, rows, left=(0, 5))
+        for figures in shown[:MOST_RULES]
+    ]
+    lines = table(("rule", "drops", "fails", "only this", "text"), rows, left=(0, 1))
+    if any(limit.endswith("*") for _, limit, *_ in rows):
+        lines.append("* by the profile of each language")
     if len(shown) > MOST_RULES:
-        lines.append(f"and {len(shown) - MOST_RULES} more (--json has all)")
+        lines.append(f"and {len(shown) - MOST_RULES} more (-o PAGE.html and --json have all)")
     idle = sum(1 for r in answer.rules if r.rule is not None and r not in shown)
     if idle:
         lines.append(f"left out: {counted(idle, 'rule')} that no document fails")
@@ -143,79 +159,28 @@ def touched(answer: Answer) -> dict[str, Language]:
     }
 
 
-def _matrix(answer: Answer) -> list[str]:
-    rules = sorted((r for r in answer.rules if r.marks), key=lambda r: (-r.marks, r.name))[:MATRIX]
-    if len(rules) < 2 or not answer.overlap:
-        return []
-    rows = []
-    for i, a in enumerate(rules):
-        cells = [f"{i + 1:>2} {plain(a.name, NAME)}"]
-        for b in rules:
-            both = answer.overlap.get((min(a.name, b.name), max(a.name, b.name)), 0)
-            cells.append("-" if a is b else f"{100 * both / a.marks:.0f}" if both else "")
-        rows.append(cells)
-    return [
-        "",
-        "overlap: of a row's documents, how many % the rule of a column fails too",
-        *table(("", *(str(i + 1) for i in range(len(rules)))), rows),
-    ]
-
-
-def _languages(answer: Answer) -> list[str]:
-    languages = touched(answer)
-    if not languages:
-        return []
-    rows = [
-        (
-            plain(name, 12),
-            *(f"{n.documents:,}" for n in (of.before, of.after, of.unmeasured)),
-            format_bytes(of.after.bytes),
-        )
-        for name, of in languages.items()
-    ]
-    return ["", *table(("language", "before", "now", "unmeasured", "text now"), rows)]
-
-
 def page(answer: Answer) -> str:
     """whatif.html: one self-contained page, in the report's look."""
-    curves = [
-        figures
-        for figures in by_effect(answer.rules)
-        if figures.rule is not None
-        and len({(p.kept.documents, p.unmeasured.documents) for p in figures.curve}) > 1
-    ]
-    rules = sorted((r for r in answer.rules if r.marks), key=lambda r: (-r.marks, r.name))
+    effect = [r for r in by_effect(answer.rules) if r.marks or _is_changed(r)]
+    drawn = {r.name: _curve(r) for r in effect[:PAGE_RULES] if not _is_flat(r)}
     return render(
         "whatif.html",
         answer=answer,
-        totals=_totals(answer),
-        curves=[(r, *_curve(r)) for r in curves[:PAGE_RULES]],
-        matrix_rules=[(r.name, r.marks) for r in rules],
-        rules=[r for r in by_effect(answer.rules) if r.marks],
+        estimate=estimate(answer),
+        meaning=meaning(answer),
+        changed=[r for r in effect if _is_changed(r) and r.name in drawn],
+        rules=effect,
+        drawn=drawn,
+        limit=limit,
+        matrix_rules=sorted(((r.name, r.marks) for r in effect if r.marks), key=lambda r: -r[1]),
         languages=touched(answer),
     )
 
 
-def _totals(answer: Answer) -> list[tuple[str, str]]:
-    tokens = format_short(answer.after.bytes / answer.ratio)
-    totals = [
-        (f"{answer.before.documents:,}", "kept before"),
-        (f"{answer.after.documents:,}", "kept now"),
-        (f"{answer.gained.documents:,}", "new among them"),
-        (f"{answer.lost.documents:,}", "no longer kept"),
-        (
-            format_bytes(answer.after.bytes),
-            f"of text, {'' if answer.measured_ratio else 'about '}{tokens} tokens",
-        ),
-    ]
-    if answer.unmeasured.documents:
-        more = (f"{answer.unmeasured.documents:,}", "more at most, not measured yet")
-        totals.insert(4, more)
-    if answer.resolved:
-        least, most = answer.bounds()
-        between = f"{least.documents:,} to {most.documents:,}"
-        totals.insert(2, (between, "kept, as dedups may decide otherwise"))
-    return totals
+def _is_flat(figures: RuleFigures) -> bool:
+    """Return whether all limits keep the same, but for one document in a thousand."""
+    heights = [p.kept.documents + p.unmeasured.documents for p in figures.curve] or [0]
+    return max(heights) - min(heights) <= max(heights) / 1000
 
 
 def _curve(

@@ -28,6 +28,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from curate.corpus.manifests import FOLDERS, manifest_path
+from curate.documents.attributes import DocumentsFile, read_schema
 from curate.documents.limits import Langs, marks
 from curate.documents.rejected import REASONS, is_rejected_file, reason_codes
 from curate.inspect.report.store import numeric_columns
@@ -45,8 +46,9 @@ SIZES, HOME_SIZES = Path("stages", "text-sizes"), Path("runs", ".text-sizes")
 class Scores:
     """Of all documents of a run.
 
-    kept: how many of the rows stand in corpus/. forgotten: rejected documents that are no rows,
-    since what marked them was forgotten with their texts. columns: name -> float64[rows], NaN where
+    kept: how many of the rows stand in corpus/. at: int64[rows], their places in the files, one
+    after the other. forgotten: rejected documents that are no rows, since what marked them was
+    forgotten with their texts. columns: name -> float64[rows], NaN where
     nothing was measured; integers: those of whole numbers. lang: int[rows], an index into `langs`,
     -1 for none. bytes: int64[rows] of text.
     primary: int[rows], an index into `rules` of the first reason, -1 for kept ones. marks: rule ->
@@ -54,6 +56,7 @@ class Scores:
     """
 
     kept: int
+    at: np.ndarray
     forgotten: int
     columns: dict[str, np.ndarray]
     integers: frozenset[str]
@@ -93,7 +96,7 @@ def read(corpus: Corpus, columns: Iterable[str]) -> Scores:
     first = int(starts[len(kept_files)])
     langs, lang = _langs(tables)
     rules, primary, marks = _reasons(tables[len(kept_files) :], first)
-    whole = numeric_columns(pq.read_schema(paths[0])) | numeric_columns(pq.read_schema(paths[-1]))
+    whole = numeric_columns(read_schema(paths[0])) | numeric_columns(read_schema(paths[-1]))
     integers = frozenset(n for n in names if whole.get(n))
     present = np.arange(len(primary)) < first
     present |= primary >= 0
@@ -103,11 +106,14 @@ def read(corpus: Corpus, columns: Iterable[str]) -> Scores:
         lang, sizes, primary = lang[present], sizes[present], primary[present]
         row = np.cumsum(present) - 1
         marks = {rule: row[rows] for rule, rows in marks.items()}
-    return Scores(first, forgotten, numbers, integers, langs, lang, sizes, rules, primary, marks)
+    at = np.flatnonzero(present)
+    return Scores(
+        first, at, forgotten, numbers, integers, langs, lang, sizes, rules, primary, marks
+    )
 
 
 def _fill(numbers: dict[str, np.ndarray], path: Path, rows: slice) -> pa.Table:
-    with pq.ParquetFile(path) as file:
+    with DocumentsFile(path) as file:
         have = set(file.schema_arrow.names)
         others = [
             n for n in ("lang", REASONS) if n in have and (is_rejected_file(path) or n == "lang")
@@ -140,7 +146,7 @@ def _sizes(corpus: Corpus, paths: list[Path], pool: ThreadPoolExecutor) -> np.nd
     if stored.exists():
         data = stored.read_bytes()
         if data[: len(key)] == key and len(data) % 8 == 0:
-            return np.frombuffer(data, np.int64, offset=len(key))
+            return np.frombuffer(data, np.int64, offset=len(key)).copy()
     sizes = np.concatenate(list(pool.map(_lengths, paths)))
     try:
         with replacing(stored) as aside:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
+from curate.cli.dedup import dedup_app
 from curate.cli.options import (
     MEASURES,
     CommandOptions,
@@ -20,11 +21,7 @@ from curate.cli.options import (
 from curate.cli.settings import READS_ALL, command
 from llmcurate.base.disk.files import make_folder, write_text
 from llmcurate.base.messages import json_values
-from llmcurate.base.terminal import answer, echo, echo_json
-
-if TYPE_CHECKING:
-    from curate.inspect.results import Findings
-from curate.cli.dedup import dedup_app
+from llmcurate.base.terminal import answer, say
 
 
 @command(dedup_app, "DedupCompare", "compare", shared=MEASURES)
@@ -54,7 +51,8 @@ def compare(
         options.workers,
         options.quiet,
     )
-    _print(comparison, folder, "compare", options)
+    comparison.show(None, options.as_json)
+    say(f"page: {folder / 'compare.html'}", options.quiet)
     raise typer.Exit(1 if comparison.failed else 0)
 
 
@@ -76,7 +74,7 @@ def evaluate(
 
     chosen = DedupEvaluate.of(**settings)
     inputs, folder = corpus_of(inputs), _folder(options.out, "evaluate")
-    evaluation = evaluated(
+    evaluated(
         inputs,
         chosen.methods.split(","),
         (*(sets or ()), *read_changes(options.read)),
@@ -86,8 +84,8 @@ def evaluate(
         chosen.documents,
         options.workers,
         options.quiet,
-    )
-    _print(evaluation, folder, "evaluate", options)
+    ).show(None, options.as_json)
+    say(f"page: {folder / 'evaluation.html'}", options.quiet)
 
 
 @command(dedup_app, "DedupAudit", "audit", shared=MEASURES, reads=READS_ALL)
@@ -130,14 +128,3 @@ def audit(inputs: Inputs = None, *, options: CommandOptions, **settings: Any) ->
 def _folder(out: Path | None, title: str) -> Path:
     """OUT; in a workspace by default the next run."""
     return out if out is not None else workspace("-o OUT").out_for(title, "")
-
-
-def _print(findings: Findings, folder: Path, name: str, options: CommandOptions) -> None:
-    """Prints findings, and where their files are. name: of the JSON file among `paths`."""
-    page = folder / f"{findings.NAME}.html"
-    if not options.quiet or not options.as_json:
-        echo(findings.text())
-        echo(f"page: {page}")
-    if options.as_json:
-        paths = {name: str(page.with_suffix(".json")), "page": str(page)}
-        echo_json({**json_values(findings), "paths": paths})

@@ -17,7 +17,7 @@ from curate.cli.options import (
 from curate.cli.settings import command
 
 
-@command(app, "ExtractEval", "extract-eval")
+@command(app, "ExtractEval", "extract-eval", panel="Lab")
 def extract_eval(
     gold: Annotated[
         Path, typer.Argument(metavar="GOLD", help="JSON lines: the main texts of pages of IN.")
@@ -42,10 +42,8 @@ def extract_eval(
     llmcurate extract-eval gold.jsonl crawl/ --extractor blocks --extractor text
     """
     from curate.api.command_settings import ExtractEval
-    from curate.inspect.results import check_folder
     from curate.lab.evaluate.extractors import Evaluation
 
-    check_folder(out)
     evaluation = ExtractEval.of(**settings)
     silent = quiet or as_json
     sets_given = tuple(sets or ())

@@ -31,10 +31,9 @@ def search(
         ),
     ],
     out: NewFolder,
-    texts: Annotated[
+    on: Annotated[
         Optional[list[str]],
         typer.Option(
-            "--eval",
             metavar="NAME=PATH",
             help="Text that the mixture is to be good for: documents that llmcurate reads."
             " [repeatable]",
@@ -43,7 +42,7 @@ def search(
     text_weights: Annotated[
         Optional[list[str]],
         typer.Option(
-            "--eval-weights",
+            "--on-weights",
             metavar="NAME=WEIGHT,...",
             help="Weights of the texts' bits a byte. Without any, by their bytes.",
         ),
@@ -62,7 +61,7 @@ def search(
 
     \b
     Example:
-    llmcurate mix search web=web.jsonl wiki=wiki.jsonl --eval news=news.jsonl --tokens 500000 \\
+    llmcurate mix search web=web.jsonl wiki=wiki.jsonl --on news=news.jsonl --tokens 500000 \\
       --total 1e9 -o search
     """
     from curate.api.model_settings import MixSearch
@@ -76,7 +75,7 @@ def search(
     if options.engine == "slurm":
         raise UsageError("--engine slurm: small models are trained by local or ray")
     sources = {name: paths[0] for name, paths in named(inputs).items()}
-    weights = pairs("--eval-weights", text_weights or [])
+    weights = pairs("--on-weights", text_weights or [])
     with needs_training():
         from curate.experiment.runs import Place
         from curate.lab.mixtures import search_mixture
@@ -84,7 +83,7 @@ def search(
         place = Place(options.engine, options.address, options.workers, options.quiet)
         found = search_mixture(
             sources,
-            named_paths(texts or []),
+            named_paths(on or []),
             weights,
             out,
             chosen,

@@ -22,11 +22,12 @@ from curate.cli.options import (
     reading,
 )
 from curate.cli.settings import READS_TEXTS, command
+from curate.cli.training import say_checkpoint
 from curate.products.needs import needs_training
 from llmcurate.base.disk.files import write_text
 from llmcurate.base.disk.units import counted
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal import Progress, answer, echo, echo_json, say, table
+from llmcurate.base.terminal import Progress, answer, echo, echo_json, say, suggest, table
 
 if TYPE_CHECKING:
     from tokenize_kit.card import Sample
@@ -128,10 +129,11 @@ def model_compare(
 @command(model_app, "ModelRopeSearch", "rope-search", reads=READS_TEXTS)
 def model_rope_search(
     model: AnyModel,
-    texts: Annotated[
+    on: Annotated[
         str,
-        typer.Argument(
-            help="Long documents that llmcurate reads, or token shards of the model's tokenizer."
+        typer.Option(
+            metavar="PATH",
+            help="Long documents that llmcurate reads, or token shards of the model's tokenizer.",
         ),
     ],
     out: Annotated[Path, output("JSON file to write.", "FILE")],
@@ -148,7 +150,7 @@ def model_rope_search(
 
     \b
     Example:
-    llmcurate model rope-search model texts.jsonl --context 8192 -o factors.json
+    llmcurate model rope-search model --on texts.jsonl --context 8192 -o factors.json
     llmcurate pretrain shards -o long --model model --context 8192 \\
       --set "model.position.scaling=$(cat factors.json)"
     """
@@ -166,7 +168,7 @@ def model_rope_search(
         judged = open_model(model, device=chosen.device)
         older_scalings(judged.model.config, chosen.context)  # refuse before texts are encoded
         shards = as_shards(
-            texts,
+            on,
             judged.tokenizer_file,
             Path(folder) / "shards",
             lambda line: say(line, quiet),
@@ -212,10 +214,9 @@ def transplant(
         Path, typer.Argument(metavar="TOKENIZER", help="tokenizer.json of the new one, its folder.")
     ],
     out: NewFolder,
-    corpus: Annotated[
+    on: Annotated[
         Optional[list[str]],
         typer.Option(
-            "--on",
             metavar="CORPUS",
             help="Texts that the model is scored on, before and after, and that focus learns from."
             " [repeatable]",
@@ -238,17 +239,14 @@ def transplant(
     llmcurate pretrain shards --model moved -o further
     """
     from curate.api.model_settings import ModelTransplant
-    from curate.inspect.tokenizers import Documents
+    from curate.cli.tokenizer import buffers
     from tokenize_kit.change.original import file_of
     from tokenize_kit.lab.embeddings import drawn
 
     chosen = ModelTransplant.of(**settings)
-    if chosen.init == "focus" and not corpus:
+    if chosen.init == "focus" and not on:
         raise UsageError("transplant: --init focus learns from texts: give --on CORPUS")
-    documents = Documents(corpus, quiet, reading(read)) if corpus else None
-    texts = None
-    if documents:
-        texts = lambda: ((data, offsets) for data, offsets, _ in documents.batches())  # noqa: E731
+    texts = buffers(on, quiet, reading(read)) if on else None
     with needs_training():
         from tokenize_kit.lab.addition import Transplant
         from train.evaluate.judge import opened
@@ -296,7 +294,7 @@ def _bits_per_byte(folder: Path, sample: Sample) -> float:
     return bits
 
 
-@command(app, "Predict")
+@command(app, "Predict", panel="Lab")
 def predict(
     model: Annotated[
         Path,
@@ -323,6 +321,7 @@ def predict(
     with needs_training():
         from train.lab.tasks.predict import predict as predicted
 
+        say_checkpoint(model, chosen.checkpoint, quiet or as_json)
         done = predicted(
             model,
             texts,
@@ -330,6 +329,7 @@ def predict(
             batch_rows=chosen.batch,
             precision=chosen.precision,
             device=chosen.device,
+            which=chosen.checkpoint,
         )
     lines = (json.dumps(line, ensure_ascii=False) + "\n" for line in done.lines)
     write_text(out, "".join(lines))
@@ -341,7 +341,7 @@ def predict(
     answer({"out": str(out), **done.figures}, f"{out}: {shown}", as_json, quiet)
 
 
-scaling_app = group("scaling", "Fit scaling laws, and plan a model for a budget.")
+scaling_app = group("scaling", "Fit scaling laws, and plan a model for a budget.", "Lab")
 
 
 @command(scaling_app, "ScalingRun", "run")
@@ -376,6 +376,7 @@ def scaling_run(
     folder = newest("shards", shards, "SHARDS")
     with needs_training():
         run_sweep(folder, out, chosen, sets or [], as_json, quiet)
+    suggest("scaling", "fit", out, quiet=quiet or as_json)
 
 
 @command(scaling_app, "ScalingFit", "fit")
@@ -410,6 +411,15 @@ def scaling_fit(
     chosen = ScalingFit.of(**settings)
     with needs_training():
         fit_points(points, out, chosen, as_json)
+    suggest(
+        "scaling",
+        "plan",
+        "--flops",
+        "1e20",
+        "--fit",
+        out or points,
+        quiet=as_json or points.is_file(),
+    )
 
 
 @command(scaling_app, "ScalingPlan", "plan")

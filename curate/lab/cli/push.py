@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -12,11 +12,8 @@ from curate.cli.settings import command
 from llmcurate.base.disk.units import counted
 from llmcurate.base.terminal import answer
 
-if TYPE_CHECKING:
-    pass
 
-
-@command(app, "Push")
+@command(app, "Push", panel="Lab")
 def push(
     out: Annotated[
         Path, typer.Argument(metavar="OUT", help="Folder of a run, a refresh or an exported model.")

@@ -12,9 +12,11 @@ from curate.cli.options import (
     Inputs,
     Json,
     Page,
+    Quiet,
     ReadOptions,
     Restart,
     Sets,
+    output,
     reading,
 )
 from curate.cli.scoring import (
@@ -29,7 +31,7 @@ from curate.cli.scoring import (
 from curate.cli.settings import command, run_steps
 from curate.text.decoding import decode
 from llmcurate.base.errors import UsageError
-from llmcurate.base.terminal import echo, echo_json, say
+from llmcurate.base.terminal import echo, echo_json, say, table
 
 
 @command(quality_app, None, "evaluate")
@@ -40,6 +42,7 @@ def quality_evaluate(
     out: Page = None,
     label: Label = None,
     as_json: Json = False,
+    quiet: Quiet = False,
     *,
     read: ReadOptions,
 ) -> None:
@@ -51,17 +54,16 @@ def quality_evaluate(
     Example:
     llmcurate quality evaluate quality.bin --positive a.jsonl --negative b.jsonl -o out
     """
-    from curate.inspect.results import check_folder
     from curate.lab.evaluate.classifiers import evaluate_quality
 
-    check_folder(out)
-    evaluate_quality(model, positive, negative, label, as_json, reading(read)).show(out, as_json)
+    how = (quiet or as_json, reading(read))
+    evaluate_quality(model, positive, negative, label, *how).show(out, as_json)
 
 
 @command(language_app, "LanguageEvaluate", "evaluate")
 def language_evaluate(
     model: Annotated[Path, typer.Argument(help="A fastText model.")],
-    inputs: Annotated[list[str], typer.Argument(metavar="IN...", help="Labelled documents.")],
+    on: Annotated[list[str], typer.Option(metavar="IN", help="Labelled texts. [repeatable]")],
     out: Page = None,
     as_json: Json = False,
     *,
@@ -74,23 +76,23 @@ def language_evaluate(
 
     \b
     Example:
-    llmcurate language evaluate model/language.bin labelled.jsonl -o evaluation
+    llmcurate language evaluate model/language.bin --on labelled.jsonl -o evaluation
     """
     from curate.api.command_settings import LanguageEvaluate
     from curate.corpus.direct_input import DirectInput
-    from curate.inspect.results import check_folder
     from curate.lab.evaluate.classifiers import LanguageEvaluation, evaluate_language
     from curate.run.plan import make_plan
     from curate.steps.recipe import build
 
     chosen = LanguageEvaluate.of(**settings)
-    check_folder(out)
-    plan = make_plan(build("evaluate", []).reading(**vars(read)), inputs)
+    plan = make_plan(build("evaluate", []).reading(**vars(read)), on)
     for notice in plan.inputs.notices:
         say(notice)
     documents = DirectInput(plan.inputs, plan.recipe.read)
-    scores = evaluate_language(model, documents.batches(None), chosen.label, chosen.max_chars)
-    figures = {"inputs": inputs, **scores, "corrupt": documents.tally["corrupt"]}
+    scores = evaluate_language(
+        model, documents.batches(None), chosen.label_column, chosen.max_chars
+    )
+    figures = {"inputs": on, **scores, "corrupt": documents.tally["corrupt"]}
     LanguageEvaluation(figures).show(out, as_json)
 
 
@@ -139,8 +141,7 @@ def perplexity_score(
 
     texts = _texts(file, PerplexityScore.of(**settings).by)
     opened = NgramModel.open(model, whole=True)
-    if not as_json:
-        echo(f"{'perplexity':>12} {'words':>7} {'log10':>12}  text")
+    rows = []
     for start in range(0, len(texts), BATCH):
         batch = texts[start : start + BATCH]
         array = pa.array(batch, pa.large_string())
@@ -153,8 +154,10 @@ def perplexity_score(
                 echo_json({**row, "text": text})
             else:
                 shown = " ".join(text.split())[:SHOWN_CHARS]
-                number = f"{value:12.1f}" if finite else f"{'none':>12}"
-                echo(f"{number} {length:7d} {log10:12.3f}  {shown}")
+                number = f"{value:.1f}" if finite else "none"
+                rows.append((number, str(length), f"{log10:.3f}", shown))
+    if not as_json:
+        echo("\n".join(table(("perplexity", "words", "log10", "text"), rows, left=(3,))))
 
 
 def _texts(file: Path | None, by: str) -> list[str]:
@@ -182,7 +185,7 @@ def _texts(file: Path | None, by: str) -> list[str]:
 @command(perplexity_app, "PerplexityConvert", "convert")
 def perplexity_convert(
     source: Annotated[Path, typer.Argument(help="perplexity.bin, or an ARPA file.")],
-    target: Annotated[Path, typer.Argument(help="The other form: *.arpa, or any other name.")],
+    out: Annotated[Path, output("The other form: *.arpa, or any other name.", "FILE")],
     restart: Restart = False,
     **settings: Any,
 ) -> None:
@@ -190,7 +193,7 @@ def perplexity_convert(
 
     \b
     Example:
-    llmcurate perplexity convert kenlm.arpa model.bin --pieces sp.model --variant ccnet
+    llmcurate perplexity convert kenlm.arpa -o model.bin --pieces sp.model --variant ccnet
     """
     from dataclasses import replace
 
@@ -200,9 +203,9 @@ def perplexity_convert(
     from curate.scoring.perplexity.sentences import Unit, load_pieces
 
     chosen = PerplexityConvert.of(**settings)
-    claim(target, [target], {"command": "perplexity convert", "source": source} | settings, restart)
-    if target.suffix == ".arpa":
-        write_arpa(target, read_model(source, whole=True))
+    claim(out, [out], {"command": "perplexity convert", "source": source} | settings, restart)
+    if out.suffix == ".arpa":
+        write_arpa(out, read_model(source, whole=True))
     else:
         unit: Unit = chosen.unit
         data, pieces = b"", chosen.pieces
@@ -214,5 +217,5 @@ def perplexity_convert(
             load_pieces(data, str(pieces))
             unit = "pieces"
         model = read_arpa(source, chosen.variant, unit, data)
-        write_model(target, replace(model, about={"arpa": source.name}))
-    echo(f"wrote {target}")
+        write_model(out, replace(model, about={"arpa": source.name}))
+    echo(f"wrote {out}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Optional
 
@@ -10,10 +9,10 @@ import typer
 
 from curate.cli.options import (
     Json,
+    Page,
     Quiet,
     ReadOptions,
     Restart,
-    output,
     reading,
 )
 from curate.cli.settings import command
@@ -36,8 +35,9 @@ def tokenizer_diff(
         Optional[list[str]],
         typer.Option("--on", metavar="DATA", help="Texts to cut with both. [repeatable]"),
     ] = None,
-    out: Annotated[Optional[Path], output("Folder for diff.json and diff.html.")] = None,
+    out: Page = None,
     as_json: Json = False,
+    quiet: Quiet = False,
     *,
     read: ReadOptions,
     **settings: Any,
@@ -50,16 +50,12 @@ def tokenizer_diff(
     Example:
     llmcurate tokenizer diff tok other/tokenizer.json --on corpus/ -o diff
     """
-    import shutil
-
     from curate.api.command_settings import TokenizerDiff
-    from curate.inspect.results import check_folder
     from curate.lab.evaluate.tokenizers import diff
 
-    check_folder(out)
     options = TokenizerDiff.of(**settings).model_dump()
-    found = diff((first, second), on or [], quiet=as_json, read=reading(read), **options)
-    replace(found, width=shutil.get_terminal_size().columns).show(out, as_json)
+    found = diff((first, second), on or [], quiet=quiet or as_json, read=reading(read), **options)
+    found.show(out, as_json)
 
 
 @command(tokenizer_app, "TokenizerStudy", "study")
@@ -67,7 +63,7 @@ def tokenizer_study(
     inputs: Annotated[
         list[str], typer.Argument(metavar="IN...", help="Texts like those to train on.")
     ],
-    out: Annotated[Optional[Path], output("Folder for study.json and study.html.")] = None,
+    out: Page = None,
     as_json: Json = False,
     quiet: Quiet = False,
     *,
@@ -83,11 +79,9 @@ def tokenizer_study(
     llmcurate tokenizer study corpus/ --vocab 5000,25000,50000 -o study
     """
     from curate.api.command_settings import TokenizerStudy
-    from curate.inspect.results import check_folder
     from curate.lab.evaluate.tokenizers import study
 
     chosen = TokenizerStudy.of(**settings)
-    check_folder(out)
     how = (chosen.digits, chosen.width, chosen.worth, chosen.dictionary)
     study(inputs, chosen.vocab, *how, reading(read), quiet or as_json).show(out, as_json)
 
@@ -112,16 +106,12 @@ Tensors = Annotated[
 def extend(
     tokenizer: Source,
     out: Out,
-    corpus: Annotated[
+    on: Annotated[
         Optional[list[str]],
         typer.Option(
-            "--with",
             metavar="CORPUS",
-            help="Texts to learn from, or with --from to measure on. [repeatable]",
+            help="Texts to learn from and to measure on; with --from only that. [repeatable]",
         ),
-    ] = None,
-    add: Annotated[
-        Optional[int], typer.Option(metavar="INTEGER", min=1, help="Most tokens to learn.")
     ] = None,
     other: Annotated[
         Optional[Path],
@@ -133,6 +123,7 @@ def extend(
     tensor: Tensors = None,
     restart: Restart = False,
     as_json: Json = False,
+    quiet: Quiet = False,
     *,
     read: ReadOptions,
     **settings: Any,
@@ -144,22 +135,23 @@ def extend(
 
     \b
     Examples:
-    llmcurate tokenizer extend tok --with thai/ --add 10000 -o tok-th
+    llmcurate tokenizer extend tok --on thai/ --vocab 42000 -o tok-th
     llmcurate tokenizer extend tok --from xlmr.model --scripts=-Thai -o tok-xl
-    llmcurate tokenizer extend tok --with thai/ --add 10000 -o tok-th --embeddings model.safetensors
+    llmcurate tokenizer extend tok --on thai/ --vocab 42000 -o tok-th --embeddings model.safetensors
     """
     from curate.api.command_settings import TokenizerExtend
+    from tokenize_kit.change.original import open_tokenizer
     from tokenize_kit.lab.addition import Rows
     from tokenize_kit.lab.extend import extend as learn
     from tokenize_kit.lab.join import JoinedCard, join
 
     chosen = TokenizerExtend.of(**settings)
-    if (other is None) != (corpus is not None and add is not None):
-        raise UsageError("extend: give --with CORPUS and --add N, or --from TOKENIZER")
+    if (other is None) != (on is not None and chosen.vocab is not None):
+        raise UsageError("extend: give --on CORPUS and --vocab N, or --from TOKENIZER")
     if other is None and chosen.scripts:
         raise UsageError("extend: --scripts is for --from TOKENIZER")
-    texts = buffers(corpus, as_json, reading(read)) if corpus else None
-    asked = {"tokenizer": tokenizer, "with": corpus, "add": add, "from": other}
+    texts = buffers(on, quiet or as_json, reading(read)) if on else None
+    asked = {"tokenizer": tokenizer, "on": on, "from": other}
     asked |= {"embeddings": embeddings} | read.given() | settings
     claim_for("extend", out, restart, **asked)
     rows = None
@@ -168,12 +160,13 @@ def extend(
     card: ExtendedCard | JoinedCard
     if other:
         card = join(tokenizer, other, out, scripts=chosen.scripts, rows=rows, batches=texts)
-    elif texts and add:
-        card = learn(tokenizer, texts(), out, add, least=chosen.min_frequency, rows=rows)
+    elif texts and chosen.vocab:
+        more = chosen.vocab - open_tokenizer(tokenizer).size
+        card = learn(tokenizer, texts(), out, more, least=chosen.min_frequency, rows=rows)
     if as_json:
         echo_json({"out": str(out), **card.json()})
         return
-    say(f"wrote {out}", False)
+    say(f"wrote {out}", quiet)
     first, more = card.first_new_id, card.new_tokens
     echo(f"{more:,} new tokens, ids {first:,} to {first + more - 1:,}; old ids are as they were")
     if isinstance(card, JoinedCard):
@@ -207,6 +200,7 @@ def prune(
     tensor: Tensors = None,
     restart: Restart = False,
     as_json: Json = False,
+    quiet: Quiet = False,
     *,
     read: ReadOptions,
     **settings: Any,
@@ -224,20 +218,20 @@ def prune(
     from tokenize_kit.lab.prune import prune as run
 
     chosen = TokenizerPrune.of(**settings)
-    if sum(way is not None for way in (chosen.keep_used, chosen.min_count, common)) != 1:
+    if sum(way is not None for way in (chosen.vocab, chosen.min_count, common)) != 1:
         raise UsageError(
-            "prune: give --keep-used N, --min-count K or --common-with TOKENIZER, one of them"
+            "prune: give --vocab N, --min-count K or --common-with TOKENIZER, one of them"
         )
     if common is None and not on:
         raise UsageError("prune: give texts to count on, --on CORPUS")
     asked = {"tokenizer": tokenizer, "on": on, "common_with": common, "embeddings": embeddings}
-    texts = buffers(on, as_json, reading(read)) if on else None
+    texts = buffers(on, quiet or as_json, reading(read)) if on else None
     claim_for("prune", out, restart, **(asked | read.given() | settings))
     card = run(
         tokenizer,
         texts,
         out,
-        most=chosen.keep_used,
+        most=chosen.vocab,
         least=chosen.min_count or 1,
         common=common,
         embeddings=embeddings,
@@ -246,7 +240,7 @@ def prune(
     if as_json:
         echo_json({"out": str(out), **card.json()})
         return
-    say(f"wrote {out}", False)
+    say(f"wrote {out}", quiet)
     echo(
         f"{card.new_tokens:,} of {counted(card.old_tokens, 'token')} stay ({card.map}"
         " has their"

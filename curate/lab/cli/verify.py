@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Any, Optional
+from typing import Any
 
 import typer
 
 from curate.cli.inspect import Run, finished
-from curate.cli.options import (
-    Json,
-    app,
-    output,
-)
+from curate.cli.options import Json, Page, app
 from curate.cli.settings import command
 
 
-@command(app, "Verify")
+@command(app, "Verify", panel="Lab")
 def verify(
     run: Run = None,
-    out: Annotated[Optional[Path], output("Folder for verify.html and verify.json.")] = None,
+    out: Page = None,
     as_json: Json = False,
     **settings: Any,
 ) -> None:
@@ -35,11 +30,9 @@ def verify(
     llmcurate verify out
     """
     from curate.api.command_settings import Verify
-    from curate.inspect.results import check_folder
     from curate.lab.verify import verify as verifying
 
     chosen = Verify.of(**settings)
-    check_folder(out)
     run = finished(run)
     verification = verifying.verify(run, chosen.documents, chosen.seed)
     verification.show(out, as_json)

@@ -135,6 +135,8 @@ def evaluate_quality(
 class QualityEvaluation(Computed):
     """figures: of `measures.measure`, and histograms of both sets' scores."""
 
+    TEMPLATE = "evaluate/quality.html"
+
     def text(self) -> str:
         deciles = [
             (
@@ -160,6 +162,3 @@ class QualityEvaluation(Computed):
                 *table(kept, thresholds, indent=2),
             )
         )
-
-    def page(self) -> str:
-        return html.render("evaluate/quality.html", scores=self.figures)

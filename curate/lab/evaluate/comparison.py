@@ -17,11 +17,11 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
+from typing import Any, ClassVar
 
 import pyarrow.parquet as pq
 
+from curate.documents.attributes import read_schema, source_sql
 from curate.documents.rejected import rejected_files
 from curate.engines.worker import end_with
 from curate.inspect.report.page import BYTES_A_TOKEN
@@ -33,7 +33,6 @@ from llmcurate.base.disk.files import part_files
 from llmcurate.base.disk.units import format_bytes, format_percent, format_scaled
 from llmcurate.base.errors import LlmcurateError, RunFailed, TooMuchGone, UsageError
 from llmcurate.base.messages import Message
-from llmcurate.base.pages import html
 from llmcurate.base.start import command
 from llmcurate.base.terminal import say, table
 
@@ -195,6 +194,8 @@ class Comparison(Findings):
     """documents, bytes, tokens: of the input; measured: whether a tokenizer counted the tokens."""
 
     NAME = "compare"
+    TEMPLATE = "compare.html"
+    SHOWN: ClassVar[dict[str, Any]] = {"bytes_a_token": BYTES_A_TOKEN}
     JSON = (
         "inputs", "settings=sets", "documents", "bytes", "tokens", "tokens_by", "methods=rows",
         "overlap",
@@ -213,18 +214,6 @@ class Comparison(Findings):
     def tokens_by(self) -> str:
         """The origin of the numbers of tokens."""
         return "tokenizer" if self.measured else f"{BYTES_A_TOKEN:g} bytes a token"
-
-    def page(self) -> str:
-        links = {
-            row.method: quote(str(folder_of(Path(), row.method) / "report.html"))
-            for row in self.rows
-        }
-        return html.render(
-            "compare.html",
-            comparison=self,
-            bytes_a_token=BYTES_A_TOKEN,
-            report_links=links,
-        )
 
     def text(self) -> str:
         """Two tables: what each method left, and how much of it the others remove too."""
@@ -467,10 +456,10 @@ def _add(db: Any, nth: int, out: Path, labels: list[str]) -> None:
             f"""INSERT INTO gone SELECT {nth}, id, true FROM read_parquet({paths_literal(rejected)})
             WHERE list_contains({steps}, step)"""
         )
-    if kept and "edits" in pq.read_schema(kept[0]).names:
+    if kept and "edits" in read_schema(kept[0]).names:
         of_steps = f"list_contains({steps}, e.step)"
         db.execute(
-            f"""INSERT INTO gone SELECT {nth}, id, false FROM read_parquet({paths_literal(kept)})
+            f"""INSERT INTO gone SELECT {nth}, id, false FROM {source_sql(kept)}
             WHERE len(list_filter(edits, lambda e: {of_steps})) > 0"""
         )
 

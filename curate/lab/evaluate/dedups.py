@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-from urllib.parse import quote
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +20,7 @@ import pyarrow.parquet as pq
 
 from curate.dedup.minhash.near_duplicates import DedupMinhash, predicted
 from curate.dedup.removal import DedupStep
+from curate.documents.attributes import DocumentsFile
 from curate.documents.edits import EDITS, Edit, byte_length, edits_of, remaining
 from curate.documents.rejected import rejected_files
 from curate.inspect.results import Findings, check_folder
@@ -33,7 +33,6 @@ from curate.run.records import Options, Outcome
 from curate.steps.recipe import Recipe
 from llmcurate.base.disk.files import part_files
 from llmcurate.base.disk.units import counted, format_bytes, format_percent
-from llmcurate.base.pages import html
 from llmcurate.base.terminal import say, table
 
 FOUND = 0.9  # of the bytes of one of the two copies gone
@@ -80,7 +79,7 @@ def gone(out: Path, labels: Sequence[str], asked: Iterable[str]) -> Gone:
 
 def _rows(path: Path, *columns: str) -> Iterator[tuple[Any, ...]]:
     """(id, edits, values of other columns) of the documents of a file."""
-    with pq.ParquetFile(path) as file:
+    with DocumentsFile(path) as file:
         have = [c for c in ("id", *columns, EDITS) if c in file.schema_arrow.names]
         for batch in file.iter_batches(500, columns=have, use_threads=False):
             for row in batch.to_pylist():
@@ -221,6 +220,8 @@ class Evaluation(Findings):
     """documents: of the input; sampled: those that were used; curves: of methods with MinHash,
     (bands, rows) where theory says what they find."""
 
+    TEMPLATE = "evaluate/dedups.html"
+    SHOWN: ClassVar[dict[str, Any]] = {"threshold": FOUND}
     JSON = (
         "inputs", "settings=sets", "seed", "documents", "sampled", "methods=scores",
         "planted.plants",
@@ -234,24 +235,8 @@ class Evaluation(Findings):
     scores: list[MethodScore]
     curves: dict[str, tuple[int, int]]
 
-    def page(self) -> str:
-        links = {
-            scored.method: quote(f"runs/{scored.method.replace(' ', '')}/after/report.html")
-            for scored in self.scores
-        }
-        curves = self._curves()
-        xs = [x for _, lines, _ in curves for line in lines for x, _ in line]
-        return html.render(
-            "evaluate/dedups.html",
-            evaluation=self,
-            about=self._about(),
-            threshold=FOUND,
-            report_links=links,
-            curves=curves,
-            x_range=(min(xs), max(xs)) if xs else None,
-        )
-
-    def _curves(self) -> list[tuple[str, list[Any], str]]:
+    def found(self) -> list[tuple[str, list[Any], str]]:
+        """(method, lines of the share found by similarity, what they are)."""
         curves = []
         for scored in self.scores:
             points = sorted(
@@ -297,7 +282,7 @@ class Evaluation(Findings):
                 row += [value, *([""] if scored.method in self.curves else [])]
             rows.append(row)
         lines = [
-            self._about(),
+            self.about(),
             *table(head, rows),
             f"found: at least {FOUND:.0%} of one of the two copies is gone. theory: the S-curve of"
             " MinHash",
@@ -307,7 +292,8 @@ class Evaluation(Findings):
             lines.append("*: without plants of which the method removes the original anyway")
         return "\n".join(lines)
 
-    def _about(self) -> str:
+    def about(self) -> str:
+        """What was planted into what."""
         sampled, plants = self.sampled, len(self.planted.plants)
         of = f" of {self.documents:,}" if self.documents > sampled else ""
         return f"{sampled:,}{of} documents with {plants:,} plants, seed {self.seed}"

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -28,12 +28,12 @@ from curate.steps.recipe import compose
 from llmcurate.base.disk.units import counted, format_count, format_percent
 from llmcurate.base.errors import UsageError
 from llmcurate.base.messages import OPTIONAL
-from llmcurate.base.pages import html
 from llmcurate.base.pages.side_by_side import side_by_side
 from llmcurate.base.terminal import Progress, say, table
 
+STATED = {"title": "title", "author": "author", "date": "published", "lang": "lang_hint"}
 FIELDS = ("title", "author", "date")  # what a page states of itself
-WORST_PAGES, WORST_SITES = 30, 30
+WORST_PAGES = 30
 VERDICTS = ("right", "wrong", "missing")
 RATIOS = ("precision", "recall", "f1")
 MEASURES = (
@@ -210,6 +210,20 @@ class Interval:
     drawn: str = "sites"
 
 
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def _signed(value: float | None) -> str:
+    return "-" if value is None else f"{value:+.3f}"
+
+
+def span(figure: list[float | None], signed: bool = False) -> str:
+    """The interval of a figure: `0.812 to 0.834`."""
+    ends = [_signed(v) if signed else _number(v) for v in figure[1:]]
+    return "" if "-" in ends else " to ".join(ends)
+
+
 class Evaluation(Findings):
     """The pages that have gold, extracted by each extractor, and their figures.
 
@@ -217,6 +231,8 @@ class Evaluation(Findings):
     """
 
     NAME = "extract-eval"
+    TEMPLATE = "evaluate/extractors.html"
+    SHOWN: ClassVar[dict[str, Any]] = {"samples": measures.SAMPLES, "fields": FIELDS, "span": span}
     JSON = (
         "gold", "inputs", "extractors=labels", "settings", "counts", "interval", "all",
         "differences", "page_types", "languages", "sites", "pages=page_scores",
@@ -522,43 +538,12 @@ class Evaluation(Findings):
                     rows.append((f"{name} by {label}", stated, *shares))
         return ["", *table(("metadata", "stated", *VERDICTS), rows)] if rows else []
 
-    def page(self) -> str:
-        worst, empty = self.worst()
-        return html.render(
-            "evaluate/extractors.html",
-            evaluation=self,
-            samples=measures.SAMPLES,
-            kinds=self.kinds(),
-            notes=self.notes(),
-            worst=worst,
-            empty=empty,
-            sites=self.sites[:WORST_SITES],
-            span=span,
-            fields=FIELDS,
-        )
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
-
-
-def _signed(value: float | None) -> str:
-    return "-" if value is None else f"{value:+.3f}"
-
-
-def span(figure: list[float | None], signed: bool = False) -> str:
-    """The interval of a figure: `0.812 to 0.834`."""
-    ends = [_signed(v) if signed else _number(v) for v in figure[1:]]
-    return "" if "-" in ends else " to ".join(ends)
-
 
 def _stated(docs: Documents) -> list[dict[str, str | None]]:
     """What the extractor read of the pages' own words: title, author, date, lang; None for none."""
-    columns = {"title": "title", "author": "author", "date": "published", "lang": "lang_hint"}
+    columns = {name: f"extract.{column}" for name, column in STATED.items()} | {"title": "title"}
     values = [
-        docs.table[f"extract.{name}"].to_pylist()
-        if f"extract.{name}" in docs.table.column_names
-        else [None] * len(docs)
+        docs.table[name].to_pylist() if name in docs.table.column_names else [None] * len(docs)
         for name in columns.values()
     ]
     return [dict(zip(columns, row, strict=True)) for row in zip(*values, strict=True)]

@@ -6,14 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from curate.inspect.results import Findings
 from curate.steps.recipe import Change
 from llmcurate.base.disk.units import counted, format_scaled
 from llmcurate.base.disk.yaml_file import read_yaml
 from llmcurate.base.errors import UsageError
-from llmcurate.base.pages import html
 from llmcurate.base.terminal import Progress, table
 
 if TYPE_CHECKING:
@@ -130,6 +129,8 @@ class ModelComparison(Findings):
     """figures: of `train.evaluate.compare`."""
 
     NAME = "comparison"
+    TEMPLATE = "evaluate/models.html"
+    SHOWN: ClassVar[dict[str, Any]] = {"head": HEAD}
     JSON = "figures"
     figures: Comparison
 
@@ -169,13 +170,3 @@ class ModelComparison(Findings):
         seeds = counted(len(self.figures.seeds), "seed")
         about = f"from {seeds}; in brackets intervals of 95 %, by Student"
         return "\n".join([about, "", *table(HEAD, self.rows()), "", *self.verdicts()])
-
-    def page(self) -> str:
-        return html.render(
-            "evaluate/models.html",
-            figures=self.figures,
-            head=HEAD,
-            rows=self.rows(),
-            verdicts=self.verdicts(),
-            curves=[(row.name, row.curve) for row in self.figures.variants],
-        )

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast, get_args
+from typing import Any, ClassVar, cast, get_args
 
 from curate.formats.read_settings import ReadSettings
 from curate.inspect.results import Computed
@@ -24,8 +24,7 @@ from curate.inspect.tokenizers import (
 )
 from llmcurate.base.disk.units import counted, parse_count
 from llmcurate.base.errors import UsageError
-from llmcurate.base.pages import html
-from llmcurate.base.terminal import table
+from llmcurate.base.terminal import table, what_fits, width
 
 
 def diff(
@@ -69,10 +68,11 @@ VALUE = 28  # columns of a setting, a cut or a token
 
 @dataclass(frozen=True)
 class TokenizerDiff(Computed):
-    """figures: of `diff`; width: columns of a terminal."""
+    """figures: of `diff`."""
 
     NAME = "diff"
-    width: int = 80
+    TEMPLATE = "evaluate/diff.html"
+    SHOWN: ClassVar[dict[str, Any]] = {"share": share, "script_name": script_name}
 
     def rows(self) -> list[list[str]]:
         """(title, a cell of each tokenizer); of texts where there are any."""
@@ -104,17 +104,6 @@ class TokenizerDiff(Computed):
             f" {counted(order['shared'], 'token')}, in {same} order"
         )
 
-    def page(self) -> str:
-        return html.render(
-            "evaluate/diff.html",
-            diff=self.figures,
-            rows=self.rows(),
-            order=self.order(),
-            number=number,
-            share=share,
-            script_name=script_name,
-        )
-
     def text(self) -> str:
         first, second = (short(name) for name in self.figures["names"])
         lines = table(["", first, second], self.rows())
@@ -132,7 +121,8 @@ class TokenizerDiff(Computed):
         for side, name in enumerate((first, second)):
             tokens = [quoted(token["text"], VALUE) for token in self.figures["only"][side]]
             most = "used most" if self.figures["texts"] else "the first"
-            lines += _within(self.width, f"only {name}, {most}: ", tokens)
+            line = what_fits(f"only {name}, {most}: {', '.join(tokens)}", width())
+            lines += [line] if tokens else []
         return "\n".join([*lines, *self._cuts(first, second)])
 
     def _settings(self) -> list[str]:
@@ -147,7 +137,7 @@ class TokenizerDiff(Computed):
             f"{quoted(row['text'])} {number(row['first'])} and {number(row['second'])}"
             for row in self.figures["special"]
         ]
-        lines += _within(self.width, "special tokens: ", special) or ["special tokens: the same"]
+        lines.append(what_fits(f"special tokens: {', '.join(special) or 'the same'}", width()))
         settings = self.figures["settings"]
         lines.append(f"settings that differ: {len(settings)}" if settings else "settings: the same")
         for row in settings[:SETTINGS_SHOWN]:
@@ -175,17 +165,6 @@ class TokenizerDiff(Computed):
         ]
         lines = ["", of]
         return [*lines, *table(["times", first, second], rows, left=(1, 2))] if rows else lines
-
-
-def _within(width: int, title: str, items: list[str]) -> list[str]:
-    """The title and as many items as fit into a line."""
-    line = title
-    for nth, item in enumerate(items):
-        more = f"{', ' if nth else ''}{item}"
-        if len(line) + len(more) > width:
-            break
-        line += more
-    return [line] if items else []
 
 
 def number(value: int | None) -> str:
@@ -248,6 +227,8 @@ class TokenizerStudy(Computed):
     """figures: of `study`."""
 
     NAME = "study"
+    TEMPLATE = "evaluate/study.html"
+    SHOWN: ClassVar[dict[str, Any]] = {"head": HEAD}
 
     def rows(self) -> list[list[str]]:
         """A row a vocabulary."""
@@ -288,23 +269,19 @@ class TokenizerStudy(Computed):
         lines = table(HEAD, self.rows(), left=())
         return "\n".join([about, "", *lines, *TERMS, "", *self.advice()])
 
-    def page(self) -> str:
-        rows = self.figures["rows"]
-        ticks: list[int] = []  # that have room: each half as large again as the one before
-        for row in rows:
+    def ticks(self) -> list[int]:
+        """Vocabularies that have room on an axis: each half as large again as the one before."""
+        ticks: list[int] = []
+        for row in self.figures["rows"]:
             if not ticks or row["vocab"] >= 1.5 * ticks[-1]:
                 ticks.append(row["vocab"])
-        curves = [
+        return ticks
+
+    def curves(self) -> list[tuple[str, list[tuple[int, float]]]]:
+        """(title, points) of what is drawn beside bytes a token."""
+        rows = self.figures["rows"]
+        return [
             (title, [(row["vocab"], row[key]) for row in rows])
             for key, title in CURVES
             if all(row[key] is not None for row in rows)
         ]
-        return html.render(
-            "evaluate/study.html",
-            study=self.figures,
-            curves=curves,
-            head=HEAD,
-            rows=self.rows(),
-            ticks=ticks,
-            advice=self.advice(),
-        )

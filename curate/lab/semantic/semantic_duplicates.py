@@ -22,7 +22,7 @@ from pydantic import AfterValidator, Field, PrivateAttr
 from curate.corpus.decisions import Decided
 from curate.corpus.sketches import Sketches
 from curate.dedup import survivors
-from curate.dedup.removal import DedupStep, dropped
+from curate.dedup.removal import DocumentDedup, dropped
 from curate.documents.documents import Documents
 from curate.steps.contracts import FromFiles, step
 
@@ -44,18 +44,18 @@ def _policy(value: str) -> str:
         "semantic:prototypical": "cosine of the embedding to its centroid",
     },
 )
-class DedupSemantic(DedupStep, FromFiles):
+class DedupSemantic(DocumentDedup, FromFiles):
     """Keeps one document of each chain of documents with similar embeddings."""
 
     paper: ClassVar[str] = "Abbas et al. 2023 (SemDeDup); Tirumala et al. 2023 (D4)"
     decided_by: ClassVar[str | None] = "curate.lab.semantic.neighbours"
-    free: ClassVar[frozenset[str]] = DedupStep.free | {
+    free: ClassVar[frozenset[str]] = DocumentDedup.free | {
         "clusters", "nearest", "epsilon", "keep_fraction", "prototypicality", "recluster", "seed"
     }  # fmt: skip
 
     after_sketches: ClassVar[frozenset[str]] = frozenset({"dimensions", "residual"})
     after_folder: ClassVar[frozenset[str]] = frozenset(
-        {"epsilon", "keep_fraction", "prototypicality", "recluster"}
+        {"epsilon", "keep", "keep_fraction", "prototypicality", "recluster"}
     )
 
     compare: Literal["raw"] = Field(
@@ -157,6 +157,11 @@ class DedupSemantic(DedupStep, FromFiles):
     )
     seed: int = Field(1, ge=0, lt=2**32, description="Seed of the centroids and of the SVD.")
     _embedder: Embedder | None = PrivateAttr(default=None)
+
+    @property
+    def obstacle(self) -> str:
+        """Clusters are those of all documents."""
+        return "it decides by the whole corpus"
 
     @property
     def method(self) -> str:

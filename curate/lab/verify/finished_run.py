@@ -24,6 +24,7 @@ from curate.corpus import indexes
 from curate.corpus.decisions import Decision
 from curate.corpus.manifests import changed_ids, read_kept, with_ids
 from curate.corpus.sketches import SketchFile
+from curate.documents.attributes import unpack
 from curate.documents.documents import NUMBER
 from curate.documents.edits import edited, edits_of
 from curate.extract.extraction import Extract
@@ -109,6 +110,7 @@ class FinishedRun:
             self.steps: tuple[Settings, ...] = load(str(self.home / "recipe.yaml")).steps
         except FileNotFoundError:
             raise UsageError(f"{out} holds no finished run: name the OUT of one") from None
+        corpus.need_whole()
         self.kept = {_number(path): path for path in corpus.kept}
         self.gone = {_number(path): path for path in corpus.gone}
         self.order = [step.label for step in self.steps]
@@ -148,7 +150,7 @@ class FinishedRun:
         for (part, kept), group in groupby(chosen, key=lambda place: place[1:]):
             names = [name for name, _, _ in group]
             path = (self.kept if kept else self.gone)[part]
-            rows = pq.read_table(path, filters=[("id", "in", names)]).to_pylist()
+            rows = unpack(pq.read_table(path, filters=[("id", "in", names)])).to_pylist()
             sampled += [Document(row["id"], part, kept, row) for row in rows]
         return sampled
 

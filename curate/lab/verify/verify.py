@@ -5,13 +5,12 @@ from __future__ import annotations
 import importlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from curate.inspect.results import Findings
 from curate.lab.verify.finished_run import FinishedRun
 from curate.lab.verify.tally import CAUSES, NotChecked, NotInRun, Tally
 from llmcurate.base.disk.units import counted
-from llmcurate.base.pages import html
 from llmcurate.base.pages.html import plain
 from llmcurate.base.terminal import table
 
@@ -42,6 +41,8 @@ class Verification(Findings):
     absent: those for which the run has nothing."""
 
     NAME = "verify"
+    TEMPLATE = "verify.html"
+    SHOWN: ClassVar[dict[str, Any]] = {"causes": CAUSES}
     JSON = (
         "out", "seed", "documents", "passed", "checked", "disagree", "comparisons=tallies",
         "not_checked=skipped", "not_in_run=absent",
@@ -76,9 +77,6 @@ class Verification(Findings):
         if self.disagree:
             return f"{counted(self.disagree, 'disagreement')} without a known cause"
         return f"all {counted(self.checked, 'comparison')} agree or are explained"
-
-    def page(self) -> str:
-        return html.render("verify.html", verification=self, causes=CAUSES)
 
     def text(self) -> str:
         head = ("library", "compared", "checked", "agree", "explained", "disagree")

@@ -27,6 +27,7 @@ from curate.corpus.manifests import (
     read_kept,
     with_ids,
 )
+from curate.documents.attributes import chosen, pack
 from curate.documents.documents import NUMBER, Documents
 from curate.documents.edits import EDIT, EDITS
 from curate.engines import worker
@@ -243,7 +244,8 @@ class Work:
         self.writers["rejected"].write(rejected)
         if reading:
             return
-        self.writers["kept"].write(public(kept))
+        spec = self.stage.spec
+        self.writers["kept"].write(chosen(pack(public(kept), spec.own), spec.columns))
         self.writers["keys"].write(keys(kept))
         self.bytes_out += _text_size(kept)
         self.seconds["write"] += time.perf_counter() - start

@@ -24,18 +24,9 @@ from curate.text.lines import newline_lines
 from curate.text.unicode import row_chars
 from llmcurate.base.errors import RunFailed
 from llmcurate.base.kernels import njit
+from llmcurate.base.kernels.intrinsics import stands_at
 
 _END, _LABEL = END_WORD, LABEL_PREFIX
-
-
-@njit(nogil=True, inline="always")
-def _begins(data: np.ndarray, at: int, end: int, word: np.ndarray) -> bool:
-    if at + len(word) > end:
-        return False
-    for k in range(len(word)):
-        if data[at + k] != word[k]:
-            return False
-    return True
 
 
 @njit(nogil=True)
@@ -83,8 +74,8 @@ def fasttext_lines(
             if between:
                 between = False
                 after = at + len(_END)
-                ended = _begins(data, at, end, _END) and (after == end or SPACE[data[after]])
-                if ended or _begins(data, at, end, _LABEL):
+                ended = stands_at(data, at, end, _END) and (after == end or SPACE[data[after]])
+                if ended or stands_at(data, at, end, _LABEL):
                     while at < end and not SPACE[data[at]]:
                         out[to] = 32
                         at += 1

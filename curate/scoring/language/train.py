@@ -302,7 +302,7 @@ def train(
             labels = ", ".join(sorted(lines.names)) or "none"
             raise UsageError(
                 f"a language model needs two labels at least; found: {labels}"
-                " (--label names their column)"
+                " (--label-column names theirs)"
             )
         return lines.order(held=False)
 

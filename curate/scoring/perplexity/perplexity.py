@@ -283,9 +283,9 @@ class Perplexity(CorpusStep, FromFiles):
         return values
 
     @property
-    def reach(self) -> Literal["own", "any"]:
+    def meets_by(self) -> str | None:
         """Buckets by percentiles of the corpus decide where only some of them are kept."""
-        return "any" if self.keep and self.cutoffs == "own" else "own"
+        return None if self.keep and self.cutoffs == "own" else ""
 
     @property
     def obstacle(self) -> str | None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from llmcurate.base.errors import UsageError
 
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kKMGTPE]?)(i?)B?\s*", re.ASCII)
-_COUNT = re.compile(r"\s*(\d[\d_]*(?:\.\d+)?(?:e\d+)?)\s*([kMBGT]?)\s*", re.ASCII | re.IGNORECASE)
+_NUMBER = r"\s*(\d[\d_]*(?:\.\d+)?(?:e\d+)?)\s*"
+_SIZE = re.compile(_NUMBER + r"([kKMGTPE]?)(i?)B?\s*", re.ASCII)
+_COUNT = re.compile(_NUMBER + r"([kMBGT]?)\s*", re.ASCII | re.IGNORECASE)
 _POWERS = " kMGTPE"
 
 
@@ -37,6 +39,16 @@ def parse_count(text: str | float) -> float:
         raise ValueError("give a number, such as 100000, 100k or 1e5")
     number, prefix = match.groups()
     return float(number) * 1000.0 ** " kmgt".index(prefix.lower().replace("b", "g") or " ")
+
+
+def as_whole(value: Any) -> Any:
+    """The whole number of `100k`, `1e5`, `32_000` or 1e5; any other value as it is."""
+    if isinstance(value, str):
+        try:
+            return int(value)
+        except ValueError:
+            value = parse_count(value) if _COUNT.fullmatch(value) else value
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _bytes(text: str) -> float:
@@ -105,6 +117,12 @@ def format_short(value: float) -> str:
         if abs(value) >= size:
             return f"{value / size:.3g}{unit}"
     return f"{value:.3g}"
+
+
+def format_power(value: float) -> str:
+    """A number to three figures with its power of ten, as of operations: `1.5e12`, `2e9`."""
+    figures, power = f"{value:.2e}".split("e")
+    return f"{float(figures):g}e{int(power)}"
 
 
 def format_duration(seconds: float) -> str:

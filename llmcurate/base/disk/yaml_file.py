@@ -6,10 +6,11 @@ what aliases name.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import yaml
 
+from llmcurate.base.disk.units import as_whole
 from llmcurate.base.errors import UsageError
 
 MOST_BYTES = 4 << 20
@@ -25,6 +26,12 @@ def within_64_bits(value: Any) -> Any:
     if isinstance(value, int) and abs(value) >= 1 << 63:
         raise ValueError("a number of more than 64 bits")
     return value
+
+
+def read_counts(cls: Any, value: Any, info: Any) -> Any:
+    """The value of a setting that takes whole numbers alone, which may be written as `100k`."""
+    kinds = {kind := cls.model_fields[info.field_name].annotation, *get_args(kind)}
+    return as_whole(value) if int in kinds and kinds.isdisjoint({str, float}) else value
 
 
 def read_yaml(text: str, source: str, lines: bool = True) -> tuple[Any, yaml.Node | None]:

@@ -89,6 +89,17 @@ def place_of(values, value):
 
 
 @njit(nogil=True)
+def stands_at(data, at, end, word):
+    """Whether the bytes of a word stand in data[:end] at that place."""
+    if at + len(word) > end:
+        return False
+    for k in range(len(word)):
+        if data[at + k] != word[k]:
+            return False
+    return True
+
+
+@njit(nogil=True)
 def copy(source, a, z, out, at):
     """Copies source[a:z] to `at` of out, of one dimension both; the place behind it."""
     for k in range(z - a):

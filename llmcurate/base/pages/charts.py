@@ -13,7 +13,7 @@ from html import escape
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from llmcurate.base.disk.units import format_short
+from llmcurate.base.disk.units import format_power, format_short
 from llmcurate.base.messages import json_values
 
 if TYPE_CHECKING:
@@ -21,11 +21,14 @@ if TYPE_CHECKING:
 
 
 WIDTH, HEIGHT = 340, 140  # of a chart, in CSS pixels; drawn at this size or smaller
+SPARK = (120, 24)  # of a sparkline
 FONT = 11
 LETTER = 0.6 * FONT  # width of a letter, about
 LEFT, RIGHT, TOP, BOTTOM = 46, 10, 20, 24  # margins around the axes
 INK, MUTED, ACCENT, GONE, GRID = (f"var(--{name})" for name in "ink muted accent gone line".split())
-Points = Iterable[tuple[float, float]]
+COLOURS = tuple(f"var(--s{nth})" for nth in range(4))  # of series: Okabe and Ito's
+Point = tuple[float, float]
+Points = Iterable[Point]
 
 
 def px(value: float) -> str:
@@ -107,6 +110,14 @@ class Axes:
         """A dot; in pixels."""
         self.parts.append(f'<circle cx="{px(x)}" cy="{px(y)}" r="{radius}" fill="{colour}"/>')
 
+    def least(self, x: float, y: float) -> None:
+        """A ring around the least of a line, with its value."""
+        place = f'cx="{px(self.x(x))}" cy="{px(self.y(y))}" r="5"'
+        self.parts.append(f'<circle {place} fill="none" stroke="{INK}" stroke-width="1.5"/>')
+        anchor = "end" if self.x(x) > WIDTH / 2 else "start"
+        text = f"least {y:.3g} at {format_short(x)}"
+        self.parts.append(svg_text(self.x(x), self.y(y) - 9, text, anchor, INK))
+
     def line(self, path: str, colour: str, width: float) -> None:
         """A line; in pixels."""
         self.parts.append(f'<path d="{path}" stroke="{colour}" stroke-width="{width}"/>')
@@ -180,8 +191,6 @@ def log_ticks(low: float, high: float) -> list[float]:
     return decades[:: math.ceil(len(decades) / 7)]
 
 
-COLOURS = (ACCENT, INK, MUTED, GONE)  # of the series of a chart of lines
-SHADES = (1, 0.6, 0.35, 0.2)  # of the series of a chart of bars
 Chart = Callable[..., str]
 
 
@@ -219,7 +228,6 @@ def histogram(
     """
     data = json_values(record)
     counts, edges = data["counts"], data["edges"]
-    gone = list(counts) if only_marked else data.get("marked") or [0] * len(counts)
     scaled = scaling(data["scale"])
     most = max(counts, default=0)
     top = math.sqrt(most) * 1.02 if most else 1.0
@@ -230,22 +238,67 @@ def histogram(
     if data.get("open", False):
         xs[-1] = (axes.high, f"{format_short(edges[-1])} and more")
     axes.ticks(xs)
-    kept = [c - g for c, g in zip(counts, gone, strict=True)]
-    for heights, colour in ((counts, GONE), (kept, ACCENT)):
-        if any(heights):
-            roots = [math.sqrt(max(0, v)) for v in heights]
-            bins = zip(roots, pairwise(map(scaled, edges)), strict=True)
-            steps = [(edge, root) for root, sides in bins for edge in sides]
-            outline = [(axes.low, 0.0), *steps, (axes.high, 0.0)]
+    for outline, colour in zip(_outlines(data, only_marked), (GONE, ACCENT), strict=True):
+        if any(height for _, height in outline):
             axes.path(outline, f'fill="{colour}"', close=True)
     axes.axis()
     marks = [(scaled(v), name) for v, name in lines]
     if threshold is not None:
-        # Between two whole numbers, where the threshold itself is on the side that stays.
-        shift = (0.5 if above else -0.5) if whole and above is not None else 0
-        marks.append((scaled(threshold + shift), f"limit {format_short(threshold)}"))
+        at = scaled(_between(data, threshold, above))
+        marks.append((at, f"limit {format_short(threshold)}"))
     axes.marks(marks)
     return svg(axes.parts, label)
+
+
+def _outlines(data: dict[str, Any], only_marked: bool) -> list[list[Point]]:
+    """Of all documents, and of those that stay: the root of the number by scaled value."""
+    counts, edges = data["counts"], [scaling(data["scale"])(edge) for edge in data["edges"]]
+    gone = counts if only_marked else data.get("marked") or [0] * len(counts)
+    outlines = []
+    for heights in (counts, [c - g for c, g in zip(counts, gone, strict=True)]):
+        roots = [math.sqrt(max(0, v)) for v in heights]
+        sides = zip(roots, pairwise(edges), strict=True)
+        steps = [(edge, root) for root, both in sides for edge in both]
+        outlines.append([(edges[0], 0.0), *steps, (edges[-1], 0.0)])
+    return outlines
+
+
+def _between(data: dict[str, Any], threshold: float, above: bool | None) -> float:
+    """A threshold; between two whole numbers where it is itself on the side that stays."""
+    whole = len(data["edges"]) > 1 and data["edges"][0] % 1 == 0.5
+    return threshold + ((0.5 if above else -0.5) if whole and above is not None else 0)
+
+
+@drawn
+def sparkline(shapes: Sequence[Sequence[Point]], label: str, mark: float | None = None) -> str:
+    """Outlines of (x, y) without axes, for a row of a table: the last in the accent colour, one
+    before it in that of what goes. mark: an upright line."""
+    xs, ys = ([at[axis] for shape in shapes for at in shape] for axis in (0, 1))
+    wide, high = SPARK
+    low, span, most = min(xs), max(xs) - min(xs) or 1, max(ys) or 1
+    parts = []
+    for shape, colour in zip(shapes, (GONE, ACCENT)[-len(shapes) :], strict=True):
+        steps = (f"{px((x - low) / span * wide)} {px(high - y / most * high)}" for x, y in shape)
+        parts.append(f'<path d="M{"L".join(steps)}Z" fill="{colour}"/>')
+    if mark is not None and low <= mark <= low + span:
+        at = px((mark - low) / span * wide)
+        parts.append(f'<path d="M{at} {high}V0" stroke="{INK}" stroke-width="1.5"/>')
+    return svg(parts, label, *SPARK)
+
+
+@drawn
+def value_sparkline(
+    record: Any,
+    label: str,
+    threshold: float | None = None,
+    only_marked: bool = False,
+    above: bool | None = None,
+) -> str:
+    """A histogram as a sparkline, with the threshold as a line; as of `histogram`."""
+    data = json_values(record)
+    at = None if threshold is None else _between(data, threshold, above)
+    mark = None if at is None else scaling(data["scale"])(at)
+    return str(sparkline(_outlines(data, only_marked), label, mark))
 
 
 @drawn
@@ -256,12 +309,14 @@ def curve(
     doublings: Sequence[int] = (),
     x_range: tuple[float, float] | None = None,
     marks: Sequence[tuple[float, str]] = (),
+    y_name: str = "",
 ) -> str:
     """One or two lines of (x, y): the first in the accent colour, the second as dots and dashes.
     Points that are no finite number are left out.
 
     doublings: the ticks of an x axis on which a doubling is as far everywhere. x_range: what the x
     axis spans at least, so that charts beside each other can be compared. marks: upright lines.
+    y_name: of a y axis on which less is better: the least of the last line is marked too.
     """
     height = 200
     scaled: Callable[[float], float] = math.log2 if doublings else lambda v: v
@@ -291,6 +346,10 @@ def curve(
         axes.dot(axes.x(x), axes.y(y), INK, 2.4)
     axes.marks((scaled(at), name) for at, name in marks)
     axes.x_name(x_name)
+    if y_name:
+        axes.parts.append(svg_text(0, FONT, y_name, "start"))
+        x, y = min([line for line in points if line][-1], key=lambda at: at[1])
+        axes.least(x, y)
     return svg(axes.parts, label, height=height + FONT + 6)
 
 
@@ -298,33 +357,21 @@ def curve(
 def curves(
     lines: Sequence[tuple[str, Sequence[tuple[float, float]]]], label: str, x_name: str
 ) -> str:
-    """Named lines of (x, y), their names below: the first in the accent colour, each further one
-    in other colours and dashes. The first tenth of each counts nothing for the height of the chart,
-    so that where losses fall from does not hide where they end.
+    """Named lines of (x, y), their names below, each in a hue and dashes of its own. The first
+    tenth of each counts nothing for the height of the chart, so that where losses fall from does
+    not hide where they end.
     """
-    height, room = 200, FONT + 6
     settled = [y for _, line in lines for _, y in line[len(line) // 10 :] if math.isfinite(y)]
-    xs = [x for _, line in lines for x, _ in line]
     if not settled:
         raise ValueError("no point to draw")
-    edge = (max(settled) - min(settled)) * 0.05 or 0.05
-    low, top = min(settled) - edge, max(settled) + edge
-    heights = [(v, f"{v:.6g}") for v in round_values(low, top, 5)]
-    axes = Axes(min(xs), max(xs), top, heights, low, height)
-    axes.ticks([(v, format_short(v)) for v in round_values(axes.low, axes.high, 5)])
-    axes.axis()
-    axes.x_name(x_name)
-    base = height + FONT
-    for nth, (name, line) in enumerate(lines):
-        seen = [(x, min(y, top)) for x, y in line if math.isfinite(y)]
-        if seen:
-            axes.path(seen, _stroke(nth))
-        axes.name(name, base + room * (nth + 1), _stroke(nth))
-    return svg(axes.parts, label, height=base + room * len(lines) + 6)
+    top = max(settled) + (max(settled) - min(settled)) * 0.05
+    none: list[Point] = []
+    seen = [(n, none, [(x, min(y, top)) for x, y in at if math.isfinite(y)]) for n, at in lines]
+    return str(scatter(seen, label, x_name))
 
 
 def _stroke(nth: int) -> str:
-    """The line of a series: the first in the accent colour, further ones in others and dashed."""
+    """The line of a series: four hues in turn, further ones than the first dashed."""
     dashes = f' stroke-dasharray="{6 - nth % 4} {1 + nth % 5}"' if nth else ""
     return f'fill="none" stroke="{COLOURS[nth % 4]}" stroke-width="1.9"{dashes}'
 
@@ -355,7 +402,9 @@ def scatter(
         else:
             steps = log_ticks(10**low, 10**high)
         bounds.append((low, high))
-        shown = "{:.0e}".format if steps[-1] >= 1e12 else format_short  # one way on an axis
+        # One way on an axis.
+        size = abs(steps[-1])
+        shown = format_power if size >= 1e9 else format_short if size >= 1e3 else "{:.6g}".format
         ticks.append([(scale(v), shown(v)) for v in steps])
     (left, right), (bottom, top) = bounds
     axes = Axes(left, right, top, ticks[1], bottom, height)
@@ -425,11 +474,19 @@ def yields(
 
 
 @drawn
-def bars(rows: Sequence[tuple[str, Sequence[float | None]]], label: str, value: Chart) -> str:
-    """Bars from left to right: (name, a value of each series) down, the first series in the accent
-    colour and each further one paler. value: a value as the text behind its bar."""
+def bars(
+    rows: Sequence[tuple[str, Sequence[float | None]]],
+    label: str,
+    value: Chart,
+    names: Sequence[str] = (),
+) -> str:
+    """Bars from left to right: (name, a value of each series) down, each series in a hue of its
+    own; one alone is in the accent colour. value: a value as the text behind its bar. names: of the
+    series, which stand behind the first bars."""
     thick, gap = 13, 9
     texts = [[value(v) for v in values] for _, values in rows]
+    for nth, name in enumerate(names[: len(texts[0])]):
+        texts[0][nth] += f" {name[:16]}"
     left = max(text_width(name) for name, _ in rows) + 8
     room = WIDTH - left - max(text_width(t) for line in texts for t in line) - 8
     most = max((v for _, values in rows for v in values if v is not None), default=0) or 1
@@ -439,9 +496,9 @@ def bars(rows: Sequence[tuple[str, Sequence[float | None]]], label: str, value: 
         parts.append(svg_text(left - 6, y + height / 2 + FONT / 3, name, "end"))
         for nth, (v, text) in enumerate(zip(values, line, strict=True)):
             wide = room * max(0.0, v or 0.0) / most
-            pale = f' fill-opacity="{SHADES[min(nth, len(SHADES) - 1)]:g}"' if nth else ""
+            colour = COLOURS[nth % 4] if len(values) > 1 else ACCENT
             size = f'width="{px(wide)}" height="{thick - 2}"'
-            parts.append(f'<rect x="{px(left)}" y="{px(y)}" {size} fill="{ACCENT}"{pale}/>')
+            parts.append(f'<rect x="{px(left)}" y="{px(y)}" {size} fill="{colour}"/>')
             parts.append(svg_text(left + wide + 4, y + FONT - 1, text, "start"))
             y += thick
         y += gap

@@ -7,6 +7,8 @@ page.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import os
 import re
 from collections.abc import Callable
@@ -31,8 +33,8 @@ MOST_CHARS = 400  # of an excerpt
 MOST_NAME = 160  # of an id, a URL, a file name
 LONG_NAME = 20  # characters; a shorter one stays in one piece
 MOST_ADDRESS = 400  # characters of an id in an address
-# What `document` writes, or `linked` has led elsewhere.
-_PLACES = re.compile(r'<a (?:href="[^"]*" )?data-id="([^"]*)">')
+# What `document` or a template writes, or `linked` has led elsewhere: of a document, or of a rule.
+_PLACES = re.compile(r'<a (?:href="[^"]*" )?data-(id|rule)="([^"]*)">')
 _BETWEEN = re.compile(r"[._/:=-]+(?=\w)")
 # Quotations of documents stand in these; see `quote` and `detail`.
 _QUOTATIONS = re.compile(r"<pre dir=auto>.*?</pre>|<span class=detail>.*?</span>", re.DOTALL)
@@ -68,16 +70,22 @@ def document(id: object) -> Markup:
 
 def ids_of(page: str) -> list[str]:
     """The documents whose ids stand in a page, each once."""
-    return list(dict.fromkeys(unquote_plus(match[1]) for match in _PLACES.finditer(page)))
+    places = (match.groups() for match in _PLACES.finditer(page))
+    return list(dict.fromkeys(unquote_plus(value) for kind, value in places if kind == "id"))
 
 
 def linked(page: str, address: Callable[[str], str]) -> str:
-    """The page with its places of documents led to an address. address: of an id, of the list of
-    all documents for an empty one; empty: that place stays as it is."""
+    """The page with its places of documents and rules led to an address. address: of an id, of the
+    list of all documents for an empty one, to which a rule is a query; empty: that place stays as
+    it is."""
 
     def link(match: re.Match[str]) -> str:
-        to = address(unquote_plus(match[1]))
-        return f'<a href="{escape(to)}" data-id="{match[1]}">' if to else match[0]
+        kind, value = match.groups()
+        to = address(unquote_plus(value) if kind == "id" else "")
+        if not to:
+            return match[0]
+        query = f"?rule={value}" if kind == "rule" else ""
+        return f'<a href="{escape(to)}{query}" data-{kind}="{value}">'
 
     return _PLACES.sub(link, page)
 
@@ -153,30 +161,6 @@ def compare(first: str, second: str) -> Diff:
     return Diff(runs, start > 0, more, equal)
 
 
-def word_diff(first: str, second: str) -> tuple[Markup, Markup, bool]:
-    """(the first text, the second text, whether they are the same).
-
-    Words that only the first has are <del>, those that only the second has <ins>.
-    """
-    from markupsafe import Markup
-
-    diff = compare(first, second)
-    sides: list[list[str]] = []
-    for nth, tag in enumerate(("<del>{}</del>", "<ins>{}</ins>")):
-        side = ["\u2026 "] if diff.begun else []
-        for *words, same in diff.runs:
-            if text := _text(words[nth]):
-                side.append(text if same else Markup(tag).format(text))
-        sides.append([*side, "\u2026"] if diff.more[nth] else side)
-    before, after = (Markup("").join(side) for side in sides)
-    return before, after, diff.equal
-
-
-def _text(words: list[str]) -> str:
-    # A "word" may be a megabyte without white space.
-    return "".join(plain(w.rstrip(), 100) + ("\n" if "\n" in w[-4:] else " ") for w in words)
-
-
 # Templates.
 
 FOLDER = Path(__file__).parent / "templates"
@@ -194,12 +178,24 @@ def render(template: str, **values: Any) -> str:
     return page.encode("utf-8", "replace").decode("utf-8")
 
 
+def own_script(name: str, forms: bool = False) -> tuple[Markup, str]:
+    """(a script of `templates/`, the policy of a page that runs this one and nothing else). forms:
+    whether its forms may be sent to where it came from."""
+    from markupsafe import Markup
+
+    script = source(name)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = POLICY.replace("form-action 'none'", "form-action 'self'") if forms else POLICY
+    return Markup(script), policy.replace("base-uri", f"script-src 'sha256-{digest}'; base-uri")
+
+
 @lru_cache(maxsize=1)
 def _environment() -> Any:
     from jinja2 import Environment, FileSystemBytecodeCache, FunctionLoader, StrictUndefined
     from markupsafe import Markup
 
     from llmcurate.base.pages import charts
+    from llmcurate.base.pages.side_by_side import side_by_side
 
     def finalize(value: Any) -> Any:
         if value is None:
@@ -242,13 +238,14 @@ def _environment() -> Any:
         "number": units.format_measure,
         "bytes": units.format_bytes,
         "scaled": lambda number: units.format_scaled(number).strip(),
+        "power": units.format_power,
         "short": units.format_short,
         "zip": lambda rows, others: list(zip(rows, others, strict=False)),
     }
     environment.globals |= {
         "charts": charts,
         "percent": percent,
-        "word_diff": word_diff,
+        "side_by_side": side_by_side,
     }
     return environment
 

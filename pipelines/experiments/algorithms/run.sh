@@ -46,11 +46,11 @@ END
 novels="$out/novels.jsonl"
 llmcurate ablate bpe="$novels" superbpe="$novels" unigram="$novels" \
   --set superbpe.tokenizer.superwords=3686 \
-  --set unigram.tokenizer.model=unigram --eval novels="$out/other-authors.jsonl" \
+  --set unigram.tokenizer.model=unigram --on novels="$out/other-authors.jsonl" \
   --eval-bytes 120000 --epochs 0.9 $small --vocab 4096 -o "$out/english"
 
 mixed="$out/mixed.jsonl"
-scored=$(for lang in en de hi ja ru th zh; do echo "--eval $lang=$out/$lang.jsonl"; done)
+scored=$(for lang in en de hi ja ru th zh; do echo "--on $lang=$out/$lang.jsonl"; done)
 llmcurate ablate bpe="$mixed" unigram="$mixed" \
   --set unigram.tokenizer.model=unigram $scored --eval-bytes 30000 --epochs 0.9 $small \
   --vocab 4096 -o "$out/mixed"

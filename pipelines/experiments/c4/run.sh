@@ -13,7 +13,7 @@ set -eu
 
 llmcurate ablate --recipes c4 c4-unfiltered --input "$corpora/wcxb/dev.warc.gz" \
   --set c4.badwords=null --set language.model="$corpora/models/lid.176.ftz" \
-  --eval novels="$corpora/longtext/en-novels.jsonl.zst" \
-  --eval peps="$corpora/longtext/en-peps.jsonl.zst" \
-  --eval rust="$corpora/longtext/en-rustbook.jsonl.zst" \
+  --on novels="$corpora/longtext/en-novels.jsonl.zst" \
+  --on peps="$corpora/longtext/en-peps.jsonl.zst" \
+  --on rust="$corpora/longtext/en-rustbook.jsonl.zst" \
   --eval-bytes 40000 --eval-excerpt 1000 --tokens 80000 $small -o "$out/ablation"

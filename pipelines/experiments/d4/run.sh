@@ -45,5 +45,5 @@ for embedding in hashed ${3:+"$3"}; do
   arms="$arms nearest-$name=$out/nearest-$name"
 done
 # shellcheck disable=SC2086
-llmcurate ablate $arms --eval main="$out/main.jsonl" --eval novels="$out/novels.jsonl" \
+llmcurate ablate $arms --on main="$out/main.jsonl" --on novels="$out/novels.jsonl" \
   --eval-bytes 60000 --eval-excerpt 1000 --tokens 200000 $small -o "$out/ablation"

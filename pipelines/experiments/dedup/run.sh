@@ -31,5 +31,5 @@ END
 
 llmcurate ablate --recipes "$here/raw.yaml" "$here/exact.yaml" "$here/minhash.yaml" \
   "$here/suffix-array.yaml" "$here/bloom.yaml" "$here/minhash-suffix-array.yaml" \
-  --input "$out/versions.jsonl" --eval pages="$out/pages.jsonl" --tokens 80000 $small \
+  --input "$out/versions.jsonl" --on pages="$out/pages.jsonl" --tokens 80000 $small \
   -o "$out/ablation"

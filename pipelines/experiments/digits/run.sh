@@ -38,12 +38,12 @@ END
 names="triples triples-right single free"
 corpora=$(for name in $names; do echo "$name=$out/additions.jsonl"; done)
 rules=$(for name in $names; do echo "--set $name.tokenizer.digits=$name"; done)
-llmcurate ablate $corpora $rules --eval unseen="$out/unseen.jsonl" --epochs 1 $small --vocab 1536 \
+llmcurate ablate $corpora $rules --on unseen="$out/unseen.jsonl" --epochs 1 $small --vocab 1536 \
   -o "$out/ablation"
 
 for rule in $names; do
   for seed in 0 1 2; do
-    llmcurate evaluate "$out/ablation/runs/$rule/seed-$seed" sums="$out/sums.jsonl" --json --quiet \
+    llmcurate evaluate "$out/ablation/runs/$rule/seed-$seed" --on sums="$out/sums.jsonl" --json --quiet \
       > "$out/$rule-$seed.json"
   done
 done

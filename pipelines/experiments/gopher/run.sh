@@ -25,6 +25,6 @@ write(f"{out}/novels.jsonl", novels(corpora, 2000)[1][:100])
 END
 
 llmcurate ablate --recipes "$here/raw.yaml" "$here/quality.yaml" "$here/repetition.yaml" \
-  "$here/deduplicated.yaml" --input "$out/pages.jsonl" --eval main="$out/main.jsonl" \
-  --eval novels="$out/novels.jsonl" --eval-bytes 60000 --eval-excerpt 1000 --tokens 128000 $small \
+  "$here/deduplicated.yaml" --input "$out/pages.jsonl" --on main="$out/main.jsonl" \
+  --on novels="$out/novels.jsonl" --eval-bytes 60000 --eval-excerpt 1000 --tokens 128000 $small \
   -o "$out/ablation"

@@ -15,4 +15,4 @@ set -eu
 llmcurate extract "$corpora"/web/*.warc.gz -o "$out/extracted" --extractor text
 llmcurate ablate --recipes "$here/before.yaml" "$here/after.yaml" --input "$out/extracted" \
   --set language.model="$corpora/models/lid.176.ftz" --eval-bytes 100000 --eval-excerpt 2000 \
-  --eval novels="$corpora/longtext/de-novels.jsonl.zst" --tokens 100000 $small -o "$out/ablation"
+  --on novels="$corpora/longtext/de-novels.jsonl.zst" --tokens 100000 $small -o "$out/ablation"

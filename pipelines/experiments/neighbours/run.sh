@@ -32,6 +32,6 @@ pieces="$out/pieces.jsonl"
 llmcurate ablate random="$pieces" neighbours="$pieces" apart="$pieces" \
   --set pretrain.objective.kind=causal --set pretrain.objective.across=true \
   --set neighbours.shards.packing=neighbours --set apart.pretrain.objective.across=false \
-  --eval peps="$out/en-peps.jsonl" --eval rust="$out/en-rustbook.jsonl" \
-  --eval novels="$out/en-novels.jsonl" --tokens 128000 $small --context 512 --rows 2 \
+  --on peps="$out/en-peps.jsonl" --on rust="$out/en-rustbook.jsonl" \
+  --on novels="$out/en-novels.jsonl" --tokens 128000 $small --context 512 --rows 2 \
   -o "$out/ablation"

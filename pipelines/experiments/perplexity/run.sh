@@ -30,4 +30,4 @@ llmcurate perplexity train "$out/good.jsonl" -o "$out/ngrams" --order 5 --varian
   --discount-fallback
 llmcurate ablate --recipes "$here/head.yaml" "$here/middle.yaml" "$here/tail.yaml" \
   --input "$out/pages.jsonl" --set perplexity.model="$out/ngrams/perplexity.bin" \
-  --eval main="$out/scored.jsonl" --eval-bytes 120000 --tokens 100000 $small -o "$out/ablation"
+  --on main="$out/scored.jsonl" --eval-bytes 120000 --tokens 100000 $small -o "$out/ablation"

@@ -45,7 +45,7 @@ write(f"{out}/novels.jsonl", scored[:150])
 END
 
 llmcurate ablate --recipes "$here/deduplicated.yaml" "$here/raw.yaml" --input "$out/planted.jsonl" \
-  --eval novels="$out/novels.jsonl" --eval-bytes 90000 --tokens 210000 $small -o "$out/ablation"
+  --on novels="$out/novels.jsonl" --eval-bytes 90000 --tokens 210000 $small -o "$out/ablation"
 
 "$PYTHON" - "$out" <<'END'
 import sys
@@ -71,8 +71,8 @@ END
 
 for corpus in deduplicated raw; do
   for seed in 0 1 2; do
-    llmcurate evaluate "$out/ablation/runs/$corpus/seed-$seed" copies-1="$out/copies-1.jsonl" \
-      copies-8="$out/copies-8.jsonl" copies-64="$out/copies-64.jsonl" --json --quiet \
+    llmcurate evaluate "$out/ablation/runs/$corpus/seed-$seed" --on copies-1="$out/copies-1.jsonl" \
+      --on copies-8="$out/copies-8.jsonl" --on copies-64="$out/copies-64.jsonl" --json --quiet \
       > "$out/$corpus-$seed.json"
   done
 done

@@ -25,5 +25,5 @@ write(f"{out}/novels.jsonl", scored[:100])
 END
 
 llmcurate ablate "$out/whole.jsonl" "$out/quarter.jsonl" "$out/sixteenth.jsonl" \
-  "$out/sixty-fourth.jsonl" --eval novels="$out/novels.jsonl" --eval-bytes 120000 \
+  "$out/sixty-fourth.jsonl" --on novels="$out/novels.jsonl" --eval-bytes 120000 \
   --tokens 256000 $small -o "$out/ablation"

@@ -39,5 +39,5 @@ write(f"{out}/heads.jsonl", [{**row, "text": row["text"][:1000]} for row in newe
 write(f"{out}/bodies.jsonl", [{**row, "text": row["text"][1000:]} for row in newest])
 END
 
-llmcurate ablate "$out/fresh.jsonl" "$out/stale.jsonl" --eval heads="$out/heads.jsonl" \
-  --eval bodies="$out/bodies.jsonl" --eval-bytes 60000 --tokens 128000 $small -o "$out/ablation"
+llmcurate ablate "$out/fresh.jsonl" "$out/stale.jsonl" --on heads="$out/heads.jsonl" \
+  --on bodies="$out/bodies.jsonl" --eval-bytes 60000 --tokens 128000 $small -o "$out/ablation"

@@ -33,5 +33,5 @@ END
 news="$out/news.jsonl"
 llmcurate ablate bpe="$news" dictionary="$news" unigram="$news" \
   --set dictionary.tokenizer.dictionary="$out/words.txt" --set unigram.tokenizer.model=unigram \
-  --eval news="$out/later.jsonl" --eval-bytes 200000 --epochs 0.9 $small --vocab 2048 \
+  --on news="$out/later.jsonl" --eval-bytes 200000 --epochs 0.9 $small --vocab 2048 \
   -o "$out/ablation"

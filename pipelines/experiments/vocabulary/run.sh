@@ -28,5 +28,5 @@ END
 pieces="$out/pieces.jsonl"
 llmcurate ablate v1024="$pieces" v512="$pieces" v4096="$pieces" v16384="$pieces" \
   --set v512.tokenizer.vocab=512 --set v4096.tokenizer.vocab=4096 \
-  --set v16384.tokenizer.vocab=16384 --eval novels="$out/novels.jsonl" --eval-bytes 120000 \
+  --set v16384.tokenizer.vocab=16384 --on novels="$out/novels.jsonl" --eval-bytes 120000 \
   --epochs 0.9 $small -o "$out/ablation"

@@ -41,6 +41,7 @@ def test_the_recipe_prints_as_yaml_that_is_the_same_recipe() -> None:
     assert again.digest() == corpus.recipe.digest() and again.input == ("crawl/*.warc.gz",)
 
 
+@pytest.mark.lab
 @pytest.mark.parametrize("name", [n for n in names() if n not in ("dclm-baseline", "ccnet-llama1")])
 def test_a_shipped_recipe_prints_as_itself(name: str) -> None:
     recipe = load(name)
@@ -96,6 +97,7 @@ def test_a_setting_goes_to_each_step_that_has_it() -> None:
     assert [step.survivor for step in newest] == ["newest", "newest"]
 
 
+@pytest.mark.lab
 def test_python_and_the_command_line_leave_the_same_bytes(bench, make_pages) -> None:
     bench.jsonl("in.jsonl", make_pages(40))
     source, folder = bench.folder / "in.jsonl", bench.folder
@@ -110,6 +112,7 @@ def test_python_and_the_command_line_leave_the_same_bytes(bench, make_pages) -> 
     assert 0 < result.counts["kept"] < 40
 
 
+@pytest.mark.lab
 def test_functions_in_files_are_filters(bench, make_pages, monkeypatch) -> None:
     source = bench.jsonl("in.jsonl", make_pages(20))
     rules = bench.folder / "own_rules.py"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from curate.documents.attributes import unpack
 from llmcurate import Corpus, Result
 from llmcurate.base.errors import UsageError
 from tests.curate.conftest import Bench, pages
@@ -22,12 +23,20 @@ def result(shared_bench: Bench) -> Result:
 
 def test_documents_are_those_of_the_folders(result: Result, shared_bench: Bench) -> None:
     assert result.corpus.to_arrow(["id"])["id"].to_pylist() == shared_bench.ids()
-    assert result.rejected.to_arrow().to_pylist() == shared_bench.rows(kind="rejected")
+    assert unpack(result.rejected.to_arrow()).to_pylist() == shared_bench.rows(kind="rejected")
     assert len(result.corpus) + len(result.rejected) == result.counts["read"] == 60
     assert result.corpus.head(3).num_rows == 3
-    assert {"id", "text", "c4.sentences"} <= set(result.corpus.columns)
+    core = ["id", "text", "url", "date", "source", "lang"]
+    assert result.corpus.columns == [*core, "extra", "score", "attributes"]
     assert {"rule", "value", "threshold"} <= set(result.rejected.columns)
     assert repr(result.corpus).startswith(f"corpus of {result.out}: {len(result.corpus)} documents")
+
+
+def test_scores_are_columns_where_they_are_named(result: Result, shared_bench: Bench) -> None:
+    assert result.corpus.scores == ["edits", "c4.lines", "c4.lines_kept", "c4.sentences"]
+    table = result.corpus.to_arrow(["id", "c4.sentences"])
+    rows = shared_bench.rows()
+    assert table.to_pylist() == [{n: row[n] for n in ("id", "c4.sentences")} for row in rows]
 
 
 def test_other_libraries_take_them(

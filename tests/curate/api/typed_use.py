@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from llmcurate import Corpus, Result, load, run_recipe
+from llmcurate import Corpus, Result, load_recipe, run_recipe
 
 
 def curated(folder: Path) -> Result:
     corpus = Corpus.read("crawl/*.warc.gz", Path("more"), limit=1000).extract(output="markdown")
     corpus = corpus.language(keep=["en"]).filter("gopher_quality", len).dedup("minhash")
     recipe: str = str(corpus.recipe)
-    print(recipe, load("c4").name)
+    print(recipe, load_recipe("c4").name)
     return corpus.run(folder, workers=2)
 
 

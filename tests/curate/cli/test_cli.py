@@ -110,6 +110,7 @@ def test_the_curve_of_minhash_is_a_table_of_three_lines(tmp_path: Path) -> None:
     assert jaccard.split()[:2] == ["Jaccard", "0.50"] and found.split()[:2] == ["found", "5.3%"]
 
 
+@pytest.mark.lab
 def test_in_a_workspace_commands_take_the_newest_run(workspace: Path) -> None:
     what = llmcurate("whatif", "--set", "c4.min_sentences=1", cwd=workspace)
     assert "0001-filter: c4.min_sentences" in what.stdout
@@ -118,7 +119,7 @@ def test_in_a_workspace_commands_take_the_newest_run(workspace: Path) -> None:
     assert "0001-filter" in llmcurate("verify", cwd=workspace).stderr
     assert llmcurate("browse", "--static", "page.html", cwd=workspace).returncode == 0
     assert "no search index in" in llmcurate("search", "old mill", cwd=workspace).stderr
-    assert "no model in" in llmcurate("evaluate", "a=b.jsonl", cwd=workspace).stderr
+    assert "no model in" in llmcurate("evaluate", "--on", "a=b.jsonl", cwd=workspace).stderr
 
 
 def test_in_a_workspace_a_phrase_alone_is_searched_in_the_newest_index(
@@ -131,14 +132,27 @@ def test_in_a_workspace_a_phrase_alone_is_searched_in_the_newest_index(
 
 def test_an_experiment_is_described_without_being_made(tmp_path: Path) -> None:
     write_corpus(tmp_path / "in.jsonl", [SENTENCES])
-    line = ("ablate", "a=in.jsonl", "b=in.jsonl", "--eval", "news=in.jsonl", "-o", "x")
+    line = ("ablate", "a=in.jsonl", "b=in.jsonl", "--on", "news=in.jsonl", "-o", "x")
     done = llmcurate(*line, "--tokens", "100k", "--dry-run", cwd=tmp_path)
     assert "9 runs of 100,000 tokens each" in done.stdout, done.stderr
     assert "placebo: a in another order" in done.stdout and not (tmp_path / "x").exists()
 
 
-@pytest.mark.parametrize("line", ["pretrain x --model ti", "ablate --model ti", "model show ti"])
-def test_presets_are_completed(line: str) -> None:
+@pytest.mark.parametrize(
+    ("line", "word"),
+    [
+        ("pretrain x --model ti", "tiny"),
+        ("ablate --model ti", "tiny"),
+        ("model show ti", "tiny"),
+        ("refresh fineweb-e", "fineweb-edu"),
+        ("tokenizer train x --pattern ws", ""),
+        ("tokenizer train x --pattern gp", "gpt2"),
+        ("tokenizer train t.jsonl --by la", "lang"),
+        ("stats . --text-column co", "content"),
+    ],
+)
+def test_words_are_completed(line: str, word: str, tmp_path: Path) -> None:
+    (tmp_path / "t.jsonl").write_text('{"id": "1", "content": "a", "lang": "en"}\n')
     words = ["llmcurate", *line.split()]
     shell = {
         "_LLMCURATE_COMPLETE": "complete_bash",
@@ -146,10 +160,11 @@ def test_presets_are_completed(line: str) -> None:
         "COMP_CWORD": str(len(words) - 1),
     }
     code = "import sys; sys.argv = ['llmcurate']; from curate.cli.app import app; app()"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), **shell}
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **shell}
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, cwd=tmp_path
     )
-    assert done.stdout.split() == ["tiny"], done.stderr
+    assert done.stdout.split() == word.split(), done.stderr
 
 
 def test_version_prints_one_line() -> None:
@@ -180,10 +195,13 @@ def test_version_prints_one_line() -> None:
         (["run", "finweb", "in.jsonl", "-o", "x"], "did you mean 'fineweb'?"),
         (["filter", "rules.py", "in.jsonl", "-o", "x"], "rules.py:commercial"),
         (["filter", "no.py", "in.jsonl", "-o", "x"], "no file no.py"),
+        (["filter", "rules:keep", "in.jsonl", "-o", "x"], "is named FILE.py:FUNCTION"),
+        (["pretrain", "in.jsonl", "-o", "x", "--eval", "a=b"], "--on"),
+        (["tokenizer", "train", "in.jsonl", "-o", "x", "--vocab-size", "9"], "--vocab"),
         (["run", "trove.py", "in.jsonl", "-o", "x"], "a Python file of DataTrove, not a recipe"),
         (["run", "dedup.toml", "in.jsonl", "-o", "x"], "a TOML file of text-dedup, not a recipe"),
         (["run", "juicer.yaml", "in.jsonl", "-o", "x"], "a file of Data-Juicer, not a recipe"),
-        (["ablate", "a=in.jsonl", "b=x", "-o", "x"], "--eval NAME=PATH, texts that"),
+        (["ablate", "a=in.jsonl", "b=x", "-o", "x"], "--on NAME=PATH, texts that"),
         (["ablate", "a=in.jsonl", "b=x", "-o", "x", "--tokens", "9 lives"], "100k or 1e5"),
     ],
 )
@@ -265,7 +283,7 @@ def test_other_settings_on_the_same_out_say_what_is_recomputed(
     arguments = ("filter", "c4", str(corpus), "-o", str(tmp_path / "out"))
     assert llmcurate(*arguments).returncode == 0
     again = llmcurate(*arguments, "--set", "c4.min_sentences=9")
-    assert again.returncode == 0 and "computing 00-c4-" in again.stderr
+    assert again.returncode == 0 and "so run again: c4" in again.stderr
 
 
 def test_a_filter_given_web_pages_extracts_them_first(tmp_path: Path) -> None:
@@ -363,6 +381,7 @@ def test_init_never_overwrites(tmp_path: Path) -> None:
     assert done.returncode == 2 and "unknown key 'rums'" in done.stderr
 
 
+@pytest.mark.lab
 def test_help_of_a_group_shows_its_default_action_and_the_subcommands(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

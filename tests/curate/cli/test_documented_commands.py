@@ -46,6 +46,7 @@ def mistake(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> str:
     return ""
 
 
+@pytest.mark.lab
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.stem)
 def test_documented_commands_are_there(
     document: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -72,6 +73,7 @@ def missing(path: Path) -> set[str]:
     return {name for name in named if not (ROOT / name).exists()}
 
 
+@pytest.mark.lab
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.stem)
 def test_files_that_documents_name_are_there(document: Path) -> None:
     assert missing(document) == set()
@@ -92,6 +94,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", h.lower()).strip().replace(" ", "-") for h in headings}
 
 
+@pytest.mark.lab
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.stem)
 def test_links_between_documents_lead_somewhere(document: Path) -> None:
     for file, anchor in LINK.findall(document.read_text(encoding="utf-8")):
@@ -100,6 +103,7 @@ def test_links_between_documents_lead_somewhere(document: Path) -> None:
         assert not anchor or anchor in anchors(page), f"{file}#{anchor}"
 
 
+@pytest.mark.lab
 def test_examples_in_help_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
     commands = [app_command()]
     examples = 0

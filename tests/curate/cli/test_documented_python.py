@@ -43,6 +43,7 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+@pytest.mark.lab
 def test_the_curve_of_a_semantic_dedup_is_a_table(corpus: Path) -> None:
     line = ["dedup", str(corpus), "-o", "out", "--method", "semantic", "--workers", "1", "-q"]
     assert invoke([*line, "--max-removal", "1"]) == 0
@@ -52,6 +53,7 @@ def test_the_curve_of_a_semantic_dedup_is_a_table(corpus: Path) -> None:
     assert table.column_names == ["epsilon", "removed", "share"] and table.num_rows
 
 
+@pytest.mark.lab
 def test_functions_of_the_user_drop_documents(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

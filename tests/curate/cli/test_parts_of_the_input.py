@@ -18,6 +18,9 @@ OTHERWISE = {
     "dedup evaluate": "--documents says of how many copies are planted",
     "dedup audit": "a part of a corpus holds fewer of its duplicates",
     "extract-eval": "the pages whose main text is known, by name",
+    "evaluate": "texts are measured on whole; --tokens says how much of them",
+    "pretrain": "texts are measured on whole; documents come as shards",
+    "model rope-search": "texts are measured on whole; --rows says how much of them",
     "ablate": "corpora are compared whole; --set read.share=0.1 is for all recipes",
     "demo": "it makes its own web",
 }
@@ -48,7 +51,9 @@ SETS = ("--positive", "in.jsonl", "--negative", "in.jsonl")
 SMALL = ("--dim", "8", "--bucket", "2000")  # else it has two million rows of a hundred
 MEASURE = {
     ("tokenizer", "study", "in.jsonl", "--vocab", "300"): lambda figures: figures["read"],
-    ("quality", "threshold", QUALITY, "in.jsonl", "--keep", "0.5"): lambda f: f["documents"],
+    ("quality", "threshold", QUALITY, "in.jsonl", "--keep-fraction", "0.5"): lambda f: f[
+        "documents"
+    ],
     ("quality", "evaluate", QUALITY, *SETS): lambda f: f["read"]["negative"]["read"],
 }
 
@@ -66,6 +71,7 @@ def trained(shared_bench, make_pages):
     return shared_bench
 
 
+@pytest.mark.lab
 @pytest.mark.parametrize("command", MEASURE, ids=lambda words: " ".join(words[:2]))
 def test_commands_that_measure_read_no_more_than_that(trained, command):
     read = MEASURE[command]

@@ -63,7 +63,7 @@ def test_options_as_typed_are_in_the_card(capsys: Any, corpus: Path, tmp_path: P
     code, messages, card = _train(
         capsys, corpus, "--vocab", 400, "--model", "char-bpe", "--character-coverage", 1,
         "--pattern-file", tmp_path / "cut.txt", "--script-boundaries", "--newlines", "single",
-        "--space-runs", 3, "--forbid", "cat", "--forbid", "hat", "--normalise", "nfc",
+        "--space-runs", 3, "--forbid", "cat", "--forbid", "hat", "--normalize", "nfc",
         "--dictionary", tmp_path / "words.txt", "--chat-template", tmp_path / "chat.jinja",
         "--special", "<|user|>",
     )  # fmt: skip

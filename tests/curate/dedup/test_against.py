@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from llmcurate.base.errors import LlmcurateError, RunFailed, UsageError
+from curate.run import driver
+from llmcurate.base.errors import RunFailed, UsageError
 
 WORDS = "river mill house stone water light field horse wagon road bridge winter".split()
 METHODS: list[dict[str, Any]] = [
@@ -57,6 +58,17 @@ def with_settings(step: dict[str, Any], **more: Any) -> list[dict[str, Any]]:
     return [{name: {**settings, **more} for name, settings in step.items()}]
 
 
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """A folder for caches."""
+    monkeypatch.setenv("LLMCURATE_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def die(*arguments):
+    raise KeyboardInterrupt
+
+
 # One worker and two in turn; a slow test has each method with both, and other forms of a method.
 FORMS = (METHODS[1], METHODS[5], METHODS[6])
 
@@ -84,6 +96,58 @@ def test_b_against_a_equals_the_part_of_b_in_a_run_over_both(bench, step, worker
     together = {r["id"]: r["text"] for r in bench.rows("both") if r["id"].startswith("b")}
     assert alone == together
     assert len(alone) < len(b) or any(r["edits"] for r in bench.rows("b"))
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        pytest.param(step, marks=[] if n in (0, 3) else [pytest.mark.slow])
+        for n, step in enumerate(METHODS)
+    ],
+    ids=str,
+)
+def test_documents_are_compared_with_like_a_run_over_them(bench, cache, step):
+    a, b = corpora()
+    first, second = bench.jsonl("one.jsonl", a), bench.jsonl("two.jsonl", b)
+    bench.run(with_settings(step), first, out="one")
+    for out, against in (("run", bench.folder / "one"), ("documents", first)):
+        bench.run(with_settings(step, against=[str(against)]), second, out=out)
+    assert bench.rows("documents") == bench.rows("run")
+    assert bench.decisions("documents") == bench.decisions("run")
+
+
+def test_of_documents_the_index_alone_stays_and_serves_the_next_run(bench, cache):
+    a, b = corpora(20)
+    first, second = bench.jsonl("one.jsonl", a), bench.jsonl("two.jsonl", b)
+    written = []
+    for out in ("x", "y"):
+        bench.run([{"dedup_exact": {"against": [str(first)]}}], second, out=out)
+        (index,) = (cache / "against").glob("*/*")
+        written.append((index.name, index.stat().st_mtime_ns))
+    assert written[0] == written[1] and written[0][0] == "index"
+    assert bench.rows("x") == bench.rows("y")
+
+
+def test_other_documents_to_compare_with_are_another_run(bench, cache):
+    a, b = corpora(20)
+    first, second = bench.jsonl("one.jsonl", a), bench.jsonl("two.jsonl", b)
+    step = {"dedup_exact": {"against": [f"old={first}"], "max_removal": 1.0}}
+    before = bench.run([step], second, out="out").totals().kept
+    bench.jsonl("one.jsonl", [*a, *b])
+    assert before > 0 and bench.run([step], second, out="out").totals().kept == 0
+
+
+def test_documents_are_indexed_after_a_kill_where_it_stopped(bench, cache, monkeypatch):
+    a, b = corpora(20)
+    first, second = bench.jsonl("one.jsonl", a), bench.jsonl("two.jsonl", b)
+    step = {"dedup_exact": {"against": [str(first)]}}
+    with monkeypatch.context() as patched:
+        patched.setattr(driver.indexes, "write_indexes", die)
+        with pytest.raises(KeyboardInterrupt):
+            bench.run([step], second, out="x")
+    bench.run([step], second, out="x")
+    bench.run([step], second, out="y")
+    assert bench.rows("x") == bench.rows("y")
 
 
 def test_the_corpus_that_matched_is_named(bench):
@@ -139,9 +203,10 @@ def test_what_cannot_be_compared_is_said_in_one_line(bench):
     earlier = {"against": [str(bench.folder / "a")]}
     with pytest.raises(UsageError, match="made with ngram: 4"):
         bench.run([{"dedup_minhash": earlier}], source, out="b")
+    shutil.rmtree(bench.folder / "a/corpus")  # else the documents that it kept are compared with
     with pytest.raises(UsageError, match="an index of dedup_minhash, none of dedup_exact"):
         bench.run([{"dedup_exact": earlier}], source, out="b")
-    with pytest.raises(UsageError, match="no index there"):
+    with pytest.raises(UsageError, match="does not exist; name documents"):
         bench.run([{"dedup_exact": {"against": [str(bench.folder / "c")]}}], source, out="b")
     with pytest.raises(UsageError, match="survivor must be `first`"):
         bench.run([{"dedup_minhash": {**earlier, "survivor": "longest"}}], source, out="b")
@@ -195,10 +260,10 @@ def test_the_hash_of_kept_ids_depends_on_the_set_alone(bench):
     assert fewer.totals().kept_ids not in hashes
 
 
-def test_a_step_of_another_kind_has_no_index(bench):
-    a, _ = corpora(3)
+def test_of_a_run_without_that_dedup_the_kept_documents_count(bench, cache):
+    a, b = corpora(20)
     bench.run([{"document_length": {"min": 1}}], bench.jsonl("one.jsonl", a), out="a")
     assert not (bench.folder / "a/index").exists()
-    with pytest.raises(LlmcurateError, match="no index there"):
-        step = {"dedup_exact": {"against": [str(bench.folder / "a")]}}
-        bench.run([step], bench.jsonl("two.jsonl", a), out="b")
+    step = {"dedup_exact": {"against": [str(bench.folder / "a")]}}
+    outcome = bench.run([step], bench.jsonl("two.jsonl", [*a, *b, *b]), out="b")
+    assert outcome.totals().kept == len({r["text"] for r in b} - {r["text"] for r in a})

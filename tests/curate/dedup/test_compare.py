@@ -70,6 +70,7 @@ def test_an_item_is_found_in_another_form(bench, mode) -> None:
         assert sorted(bench.ids(compare)) == ids
 
 
+@pytest.mark.lab
 @pytest.mark.parametrize(
     ("step", "settings", "why"),
     [

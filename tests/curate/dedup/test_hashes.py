@@ -105,7 +105,7 @@ def test_a_million_million_documents_are_no_worry_for_the_defaults():
 def test_the_comparison_has_every_hash_with_its_speed_and_odds(bench):
     done = bench.command("dedup", "hashes", "--documents", "50", "--bytes", "300")
     assert done.returncode == 0, done.stderr
-    assert [line.split()[0] for line in done.stdout.splitlines()[2:]] == list(HASHES)
+    assert [line.split()[0] for line in done.stdout.splitlines()[1:]] == list(HASHES)
     done = bench.command("dedup", "hashes", "--documents", "50", "--json")
     comparison = json.loads(done.stdout)
     assert (comparison["documents"], comparison["bytes"]) == (50, 2000)

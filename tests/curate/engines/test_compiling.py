@@ -66,7 +66,7 @@ def test_a_line_says_how_far_the_kernels_are(tmp_path, capsys):
     with Progress("00-c4", 7):
         result_of(tmp_path, helper=False)
     line = capsys.readouterr().err.splitlines()[0]
-    assert line == "00-c4: 0 of 7, compiling kernels for this machine, once: 1 so far"
+    assert line == "00-c4: 0 of 7, compiling kernels once, 1 so far, kept for later runs"
 
 
 @pytest.mark.parametrize("quiet", [False, True])

@@ -152,10 +152,11 @@ def test_equal_documents_and_epochs_are_tokens_of_each_corpus(inputs, tmp_path, 
 def test_page_and_lines_say_all_that_decides(done):
     figures, _, _ = done
     page, lines = figures.page(), figures.text()
-    for words in ("noise: worse than clean", "which holds 0 as it must", "80 % of"):
+    for words in ("noise: worse than clean", "which holds 0 as it must", "80 % power"):
         assert words in lines and words in page
     assert re.search(r"machine: .*1 thread a run, PyTorch", lines)
     assert "3 seeds (0, 1, 2)" in lines and "9 runs" in lines
+    assert page.index("noise: worse than clean") < page.index("<table") and "<dt>made</dt>" in page
     assert page.count("<svg") == 3 and "could not be drawn" not in page
 
 
@@ -179,33 +180,33 @@ def test_minutes_choose_model_and_tokens_and_say_what_could_be_detected(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["{clean}", "{noise}", "--tokens", "9"], "give --eval NAME=PATH"),
-        (["{clean}", "{noise}", "--eval", "{news}", "--tokens", "9"], "give NAME=PATH"),
-        (["{clean}", "--eval", "n={news}", "--tokens", "9"], "compares two corpora or more"),
-        (["{clean}", "{noise}", "--eval", "n={news}"], "one of them"),
-        (["{clean}", "{noise}", "--eval", "n={news}", "--tokens", "9", "--epochs", "1"], "one of"),
-        (["{clean}", "{clean}", "--eval", "n={news}", "--tokens", "9"], "write NAME="),
-        (["placebo={clean}", "{noise}", "--eval", "n={news}", "--tokens", "9"], "placebo names"),
-        (["c4", "c4-unfiltered", "--eval", "n={news}", "--tokens", "9"], "add --recipes"),
-        (["--recipes", "c4", "c4-unfiltered", "--eval", "n={news}", "--tokens", "9"], "--input"),
+        (["{clean}", "{noise}", "--tokens", "9"], "give --on NAME=PATH"),
+        (["{clean}", "{noise}", "--on", "{news}", "--tokens", "9"], "give NAME=PATH"),
+        (["{clean}", "--on", "n={news}", "--tokens", "9"], "compares two corpora or more"),
+        (["{clean}", "{noise}", "--on", "n={news}"], "one of them"),
+        (["{clean}", "{noise}", "--on", "n={news}", "--tokens", "9", "--epochs", "1"], "one of"),
+        (["{clean}", "{clean}", "--on", "n={news}", "--tokens", "9"], "write NAME="),
+        (["placebo={clean}", "{noise}", "--on", "n={news}", "--tokens", "9"], "placebo names"),
+        (["c4", "c4-unfiltered", "--on", "n={news}", "--tokens", "9"], "add --recipes"),
+        (["--recipes", "c4", "c4-unfiltered", "--on", "n={news}", "--tokens", "9"], "--input"),
         (
-            ["{clean}", "{noise}", "--eval", "n={news}", "--tokens", "9", "--set", "c4.x=1"],
+            ["{clean}", "{noise}", "--on", "n={news}", "--tokens", "9", "--set", "c4.x=1"],
             "no section 'c4'",
         ),
         (
-            ["{clean}", "{noise}", "--eval", "n={clean}", "--tokens", "9"],
+            ["{clean}", "{noise}", "--on", "n={clean}", "--tokens", "9"],
             "its documents stand in clean",
         ),
         (
-            ["{clean}", "{noise}", "--eval", "n=no.jsonl", "--tokens", "9"],
+            ["{clean}", "{noise}", "--on", "n=no.jsonl", "--tokens", "9"],
             "no.jsonl does not exist",
         ),
         (
-            ["{clean}", "{noise}", "--eval", "n={news}", "--tokens", "9", "--engine", "slurm"],
+            ["{clean}", "{noise}", "--on", "n={news}", "--tokens", "9", "--engine", "slurm"],
             "by local or ray",
         ),
         (
-            ["{clean}", "{noise}", "--eval", "n={news}", "--tokens", "9", "--tokenizer", "no"],
+            ["{clean}", "{noise}", "--on", "n={news}", "--tokens", "9", "--tokenizer", "no"],
             "no tokenizer.json",
         ),
     ],
@@ -241,7 +242,7 @@ def test_the_command_writes_its_figures_and_a_page(inputs, done, tmp_path, capsy
     monkeypatch.setattr("curate.experiment.runs.open_engine", Here())
     options = [f"--{name}={value}" for name, value in CHOSEN.items()]
     sets = [f"--set={setting}" for setting in SETS]
-    command = ["ablate", clean, noise, "--eval", f"news={news}", *options, *sets, "-q", "--json"]
+    command = ["ablate", clean, noise, "--on", f"news={news}", *options, *sets, "-q", "--json"]
     assert invoke([*command, "--workers=1", "-o", str(done[1])]) == 0
     figures = json.loads(capsys.readouterr().out)
     assert figures == json.loads((done[1] / "ablation.json").read_text())

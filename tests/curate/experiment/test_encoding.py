@@ -52,6 +52,7 @@ def manifest(folder):
     return json.loads((folder / "manifest.json").read_text())
 
 
+@pytest.mark.lab
 def test_settings_reach_the_corpus_that_they_name(done):
     figures, out = done
     shards = {row.name: manifest(out / "shards" / row.name) for row in figures.corpora}
@@ -71,6 +72,7 @@ def test_settings_reach_the_corpus_that_they_name(done):
     assert figures.corpora[2].settings == {"tokenizer.vocab": 300}
 
 
+@pytest.mark.lab
 def test_corpora_with_equal_settings_share_a_tokenizer_and_runs_differ_by_nothing(done):
     figures, out = done
     small, near, large, same = figures.corpora
@@ -82,6 +84,7 @@ def test_corpora_with_equal_settings_share_a_tokenizer_and_runs_differ_by_nothin
     assert small.tokenizer.origin == "trained on small"  # a file that four name is read once
 
 
+@pytest.mark.lab
 def test_equal_epochs_are_equal_text_and_the_same_documents_are_scored(done):
     figures, out = done
     small, _, large, _ = figures.corpora
@@ -93,6 +96,7 @@ def test_equal_epochs_are_equal_text_and_the_same_documents_are_scored(done):
     assert np.array_equal(texts[0].bytes, texts[1].bytes)
 
 
+@pytest.mark.lab
 def test_page_and_lines_say_what_differs(done):
     figures, _ = done
     for shown in (figures.text(), figures.page()):

@@ -50,6 +50,7 @@ def calls(folder: Path, where: Path) -> tuple[list[list[str]], list[str]]:
     return commands[:-1], sources
 
 
+@pytest.mark.lab
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
 def test_commands_of_a_script_are_there(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -64,6 +65,7 @@ def test_commands_of_a_script_are_there(
     assert {Path(word).resolve() for word in named} == set(folder.glob("*.yaml"))
 
 
+@pytest.mark.lab
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_a_recipe_is_planned(recipe: Path, tmp_path: Path) -> None:
     source = tmp_path / "documents.jsonl"

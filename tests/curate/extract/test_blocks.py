@@ -191,7 +191,7 @@ def test_the_step_adds_what_pages_state_as_columns() -> None:
     meta += "<meta property=og:site_name content='The Mill'>"
     docs = extracted(page(PROSE, before=meta).encode(), b"<p>Nothing is stated here.</p>", b"")
     table = docs.table
-    assert table["extract.title"].to_pylist() == ["The old mill", None, None]
+    assert table["title"].to_pylist() == ["The old mill", None, None]
     assert table["extract.author"].to_pylist() == ["Ada", None, None]
     assert table["extract.lang_hint"].to_pylist() == ["en", None, None]
     assert table["extract.site"].to_pylist() == ["The Mill", None, None]
@@ -206,7 +206,7 @@ def test_the_step_adds_what_pages_state_as_columns() -> None:
 def test_columns_have_their_types_in_the_empty_batch_too() -> None:
     empty = extracted().table.schema
     assert empty.field("extract.published").type == pa.timestamp("us", tz="UTC")
-    assert empty.field("extract.title").type == pa.string()
+    assert empty.field("title").type == pa.string()
     assert empty == extracted(page(PROSE).encode()).table.schema
 
 

@@ -266,7 +266,7 @@ def test_the_filter_command_extracts_behind_it(tmp_path: Path, bench) -> None:
     plain, noai = record("https://x.test/a", body), "HTTP/1.1 200 OK\nX-Robots-Tag: noai"
     (tmp_path / "a.warc").write_bytes(plain + record("https://x.test/b", body, noai))
     plan = bench.command("filter", "opt_out", "a.warc", "-o", "out0", "--dry-run")
-    assert "stage 00-opt_out+extract-" in plan.stdout + plan.stderr
+    assert "opt_out to extract: " in plan.stdout + plan.stderr
     line = ["opt_out,extract", "a.warc", "-o", "out0", "--set", "extract.extractor=resiliparse"]
     done = bench.command("filter", *line)
     assert done.returncode == 0, done.stderr

@@ -53,6 +53,7 @@ def test_documents_beside_a_tokenizer_are_read_and_an_unknown_folder_passes(tmp_
     assert needs(tmp_path, "model") == tmp_path and needs(tmp_path / "none", "model")
 
 
+@pytest.mark.lab
 @pytest.mark.parametrize(
     ("kind", "command", "says"),
     [
@@ -60,7 +61,7 @@ def test_documents_beside_a_tokenizer_are_read_and_an_unknown_folder_passes(tmp_
         ("tokenizer", "export {} -o out", "a tokenizer, not a folder of documents"),
         ("transformers", "dedup {} -o out", "`llmcurate import {} -o MODEL` makes"),
         ("shards", "generate --model {} hi", "`llmcurate pretrain {} -o MODEL` trains"),
-        ("documents", "evaluate {} a=b.jsonl", "`llmcurate tokenizer encode {} --tokenizer"),
+        ("documents", "evaluate {} --on a=b.jsonl", "`llmcurate tokenizer encode {} --tokenizer"),
         ("documents", "whatif {}", "`llmcurate run RECIPE {} -o OUT` makes a run of it"),
         ("documents", "pretrain {} -o out", "`llmcurate tokenizer encode {} --tokenizer"),
         ("model", "run c4 {} -o out", "not a folder of documents: `llmcurate generate"),

@@ -23,6 +23,7 @@ def test_a_line_of_the_table_is_a_reader_and_is_documented(name: str) -> None:
         assert f'\n{kind.extra} = ["{kind.package}>=' in settings
 
 
+@pytest.mark.lab
 def test_names_tell_a_format_whatever_the_packing() -> None:
     names = {
         "a.warc.gz": "archive", "a.warc.wat.gz": "wat", "a.warc.wet.gz": "archive",

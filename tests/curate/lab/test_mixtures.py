@@ -188,7 +188,7 @@ def test_shards_of_different_tokenizers_are_refused_in_a_line(inputs, done, tmp_
     texts = {"mixed": inputs[1]}
     latin = prepare(two(inputs), texts, tmp_path / "other", other, SETS, place).sources[1].shards
     words = [f"greek={done[0].sources[0].shards}", f"latin={latin}"]
-    command = ["mix", "search", *words, "--eval", f"m={inputs[1]}", "--tokens=99", "--total=99"]
+    command = ["mix", "search", *words, "--on", f"m={inputs[1]}", "--tokens=99", "--total=99"]
     assert invoke([*command, "-q", "-o", str(tmp_path / "out")]) == 2
     error = capsys.readouterr().err
     assert "were encoded by different tokenizers" in error and error.count("\n") == 1
@@ -207,7 +207,7 @@ def test_another_vocabulary_needs_another_folder(inputs, done):
     [
         (["{latin}"], "two sources or more"),
         (["{latin}", "{latin}"], "two sources are called"),
-        (["{latin}", "{greek}", "--eval-weights", "x=1"], "m is in one of them alone"),
+        (["{latin}", "{greek}", "--on-weights", "x=1"], "m is in one of them alone"),
         (["{latin}", "{greek}", "--total", "1e9"], "--max-epochs"),
         (["{latin}", "{greek}", "--engine", "slurm"], "local or ray"),
         (["{latin}", "{greek}", "--runs", "2"], "--runs is 2: give 4 or more"),
@@ -217,7 +217,7 @@ def test_another_vocabulary_needs_another_folder(inputs, done):
 )
 def test_wrong_use_is_one_line(inputs, trained, arguments, message, tmp_path, capsys):
     filled = [argument.format(**inputs[0]) for argument in arguments]
-    options = ["--eval", f"m={inputs[1]}", "--tokens", "100", "--vocab", "280"]
+    options = ["--on", f"m={inputs[1]}", "--tokens", "100", "--vocab", "280"]
     options += [] if "--total" in arguments else ["--total", "100"]
     command = ["mix", "search", *filled, *options, "-q", "-o", str(tmp_path / "out")]
     assert invoke(command) == 2
@@ -229,7 +229,7 @@ def test_the_command_writes_its_figures_and_a_page(inputs, done, trained, capsys
     options = [f"--{name.replace('_', '-')}={value}" for name, value in CHOSEN.items()]
     words = [f"{name}={path}" for name, path in two(inputs).items()]
     sets = [f"--set={setting}" for setting in SETS]
-    command = ["mix", "search", *words, "--eval", f"mixed={inputs[1]}", *options, *sets, "--json"]
+    command = ["mix", "search", *words, "--on", f"mixed={inputs[1]}", *options, *sets, "--json"]
     assert invoke([*command, "--workers=1", "-q", "-o", str(done[1])]) == 0
     figures = json.loads(capsys.readouterr().out)
     assert figures == json.loads((done[1] / "mixtures.json").read_text())

@@ -74,6 +74,7 @@ def test_another_vocabulary_rebuilds_products_but_not_the_corpus_and_back_reuses
     assert now == {p: t for p, t in first_times.items() if p in now}
 
 
+@pytest.mark.lab
 def test_products_without_documents_stand_alone_in_a_clean_folder(built):
     source = built.folder / "in.jsonl"
     steps = [{"tokenizer": {"vocab": 300}}]

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from curate.corpus.manifests import manifest_path
+from curate.documents.attributes import DocumentsFile
 from curate.refresh import run
 from curate.refresh.outcome import How, Refreshed
 from curate.refresh.snapshot import removed_file
@@ -71,7 +72,7 @@ class Home:
     def rows(self, snapshot: str | None = None) -> list[Row]:
         """All rows of the current snapshot, or of another."""
         paths = sorted(self.folder(snapshot).glob("part-*.parquet"))
-        return [row for p in paths for row in pq.ParquetFile(p).read().to_pylist()]
+        return [row for p in paths for row in DocumentsFile(p).read().to_pylist()]
 
     def folder(self, snapshot: str | None = None) -> Path:
         """The folder of the current snapshot, or of another."""

@@ -85,6 +85,14 @@ def before(shared_bench):
     return home
 
 
+def test_a_dry_run_says_what_would_go_and_leaves_all_as_it_is(before):
+    home, held = before, holding(before.path)
+    done = home.bench.command("forget", home.path, "--domain", "gone.test", "--purge", "--dry-run")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "would go: 1 document, 0 older snapshots\n"
+    assert holding(home.path) == held and "kept" in home.ids()
+
+
 def test_no_file_holds_what_a_forgotten_document_said(before):
     home = before
     (run,) = (home.path / "runs").iterdir()

@@ -176,6 +176,7 @@ def test_an_input_that_changed_holds_no_other_up(bench):
     assert str(source) in again.stderr
 
 
+@pytest.mark.lab
 @pytest.mark.parametrize(
     ("step", "reason"),
     [
@@ -227,6 +228,7 @@ def test_a_policy_that_looks_forward_is_first_and_said(bench, capsys, step, firs
     assert bench.rows("whole", "rejected") or any(r["edits"] for r in whole)
 
 
+@pytest.mark.lab
 def test_every_shipped_recipe_can_be_refreshed():
     sets = {
         "ccnet-llama1": ("perplexity.cutoffs=ccnet", "perplexity.low=0"),

@@ -47,7 +47,7 @@ def files(out: Path) -> dict[str, str]:
 
 QUALITY = ["quality", "train", "--positive", "a.jsonl", "--negative", "b.jsonl", "--dim", "2"]
 QUALITY += ["--bucket", "2000"]
-EXTEND = ["tokenizer", "extend", "tok", "--with", "a.jsonl"]
+EXTEND = ["tokenizer", "extend", "tok", "--on", "a.jsonl"]
 CHANGED = {
     "tokenizer": (
         ["tokenizer", "train", "a.jsonl"],
@@ -88,12 +88,12 @@ CHANGED = {
         ["tokenizer.json"],
         "to tiktoken, not tokenizer.json",
     ),
-    "extended tokenizer": (EXTEND, ["--add", "3"], ["--add", "4"], "add 3, not 4"),
+    "extended tokenizer": (EXTEND, ["--vocab", "303"], ["--vocab", "304"], "vocab 303, not 304"),
     "pruned tokenizer": (
-        ["tokenizer", "prune", "tok", "--on", "a.jsonl", "--keep-used"],
+        ["tokenizer", "prune", "tok", "--on", "a.jsonl", "--vocab"],
         ["285"],
         ["280"],
-        "keep_used 285, not 280",
+        "vocab 285, not 280",
     ),
     "model": (
         ["pretrain", "shards", *TRAIN],
@@ -104,6 +104,7 @@ CHANGED = {
 }
 
 
+@pytest.mark.lab
 @pytest.mark.parametrize("kind", CHANGED)
 def test_other_settings_are_refused_by_name_and_restart_sets_the_old_aside(
     inputs, tmp_path, monkeypatch, capsys, kind
@@ -128,23 +129,25 @@ def test_other_settings_are_refused_by_name_and_restart_sets_the_old_aside(
     assert f"{out} is now {out}.1" in capsys.readouterr().err
 
 
+@pytest.mark.lab
 def test_a_converted_n_gram_model_is_a_file_that_is_set_aside(inputs, tmp_path, capsys):
     source, target = inputs / "ngrams/perplexity.bin", tmp_path / "model.arpa"
-    convert = ["perplexity", "convert", str(source), str(target)]
+    convert = ["perplexity", "convert", str(source), "-o", str(target)]
     assert invoke(convert) == 0 and invoke(convert) == 0
     copy = tmp_path / "copy.bin"
     copy.write_bytes(source.read_bytes())
-    assert invoke(["perplexity", "convert", str(copy), str(target)]) == 2
+    assert invoke(["perplexity", "convert", str(copy), "-o", str(target)]) == 2
     assert re.search(f"{target} was made with source .*, not .*copy.bin", capsys.readouterr().err)
-    assert invoke(["perplexity", "convert", str(copy), str(target), "--restart"]) == 0
+    assert invoke(["perplexity", "convert", str(copy), "-o", str(target), "--restart"]) == 0
     assert (tmp_path / "model.arpa.1").is_file() and target.is_file()
 
 
+@pytest.mark.lab
 def test_another_command_and_files_of_the_user_are_not_overwritten(inputs, tmp_path, capsys):
     out, source = tmp_path / "out", str(inputs / "a.jsonl")
     train = ["tokenizer", "train", source, "-o", str(out), "--vocab", "290", "-q"]
     assert invoke(train) == 0
-    prune = ["tokenizer", "prune", str(out), "--on", source, "--keep-used", "280", "-o", str(out)]
+    prune = ["tokenizer", "prune", str(out), "--on", source, "--vocab", "280", "-o", str(out)]
     assert invoke(prune) == 2
     assert "holds tokenizer.json, which another command made: give another -o\n" in (
         capsys.readouterr().err
@@ -167,6 +170,7 @@ def test_another_command_and_files_of_the_user_are_not_overwritten(inputs, tmp_p
     assert invoke(mine) == 0 and files(card.parent) == files(out)
 
 
+@pytest.mark.lab
 def test_a_path_alone_and_free_settings_are_no_difference(inputs, tmp_path, monkeypatch):
     monkeypatch.chdir(inputs)
     encode = ["tokenizer", "encode", "a.jsonl", "-o", f"{tmp_path}/out", "-q"]
@@ -174,6 +178,7 @@ def test_a_path_alone_and_free_settings_are_no_difference(inputs, tmp_path, monk
     assert invoke([*encode, "--tokenizer", "tok/tokenizer.json", "--workers", "2"]) == 0
 
 
+@pytest.mark.lab
 def test_an_input_that_changed_or_is_read_in_part_is_named(inputs, tmp_path, capsys):
     source, out = tmp_path / "in.jsonl", tmp_path / "out"
     source.write_bytes((inputs / "a.jsonl").read_bytes())
@@ -187,6 +192,7 @@ def test_an_input_that_changed_or_is_read_in_part_is_named(inputs, tmp_path, cap
     assert re.search(r"made with input .*in.jsonl \(\w+\), not .*in.jsonl \(\w+\): give", error)
 
 
+@pytest.mark.lab
 def test_what_left_nothing_to_lose_is_not_refused(inputs, tmp_path, monkeypatch):
     from tokenize_kit.learn import training
 
@@ -200,6 +206,7 @@ def test_what_left_nothing_to_lose_is_not_refused(inputs, tmp_path, monkeypatch)
     assert invoke([*train, "--vocab", "295"]) == 0
 
 
+@pytest.mark.lab
 def test_restart_refuses_what_it_cannot_set_aside(inputs, tmp_path, monkeypatch, capsys):
     source, out = tmp_path / "out/in.jsonl", tmp_path / "out"
     out.mkdir()
@@ -219,6 +226,7 @@ def test_restart_refuses_what_it_cannot_set_aside(inputs, tmp_path, monkeypatch,
     assert "OUT is a URL: give another URL" in capsys.readouterr().err
 
 
+@pytest.mark.lab
 def test_in_a_workspace_a_restart_takes_the_next_number(inputs, tmp_path, monkeypatch):
     assert invoke(["init", str(tmp_path)]) == 0
     monkeypatch.chdir(tmp_path)
@@ -232,6 +240,7 @@ def test_in_a_workspace_a_restart_takes_the_next_number(inputs, tmp_path, monkey
     assert find(tmp_path).newest("tokenizer")[1].name == "0002-tokenizer"
 
 
+@pytest.mark.lab
 @pytest.mark.parametrize("moment", ["rename", "sync_path"])
 def test_a_restart_that_is_killed_leaves_the_old_work_whole(inputs, tmp_path, monkeypatch, moment):
     out = tmp_path / "out"
@@ -277,6 +286,7 @@ def trained(inputs) -> list[str]:
 LEFT = ("checkpoints", "metrics.jsonl", "train.json", "tokenizer.json", "compared.jsonl")
 
 
+@pytest.mark.lab
 @pytest.mark.parametrize("moves", mostly_slow([None, 1, 5, 0, 3], 3))
 def test_a_run_keeps_the_model_of_other_settings_as_model_1_also_when_killed_at_it(
     inputs, trained, tmp_path, monkeypatch, capsys, moves
@@ -309,6 +319,7 @@ def test_a_run_keeps_the_model_of_other_settings_as_model_1_also_when_killed_at_
     assert stages == {"00-read", "01-dedup_exact", "02-tokenizer", "03-shards"}
 
 
+@pytest.mark.lab
 def test_a_run_of_other_documents_keeps_model_and_stages(inputs, trained, tmp_path):
     out = tmp_path / "out"
     shutil.copytree(inputs / "trained", out)

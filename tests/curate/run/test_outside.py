@@ -8,6 +8,7 @@ import sqlite3
 
 import pytest
 
+from curate.documents.edits import Edit
 from curate.inspect.browse.originals import Originals
 from curate.run.ledger import packed
 from curate.run.records import StageRecord
@@ -165,4 +166,6 @@ def test_a_link_deep_in_the_folder_of_a_resolve_is_not_followed(case, deep):
 def test_a_stage_in_the_record_of_a_run_lies_in_out(case, name):
     stages = [StageRecord(folder=name.format(victim=case.victim), steps=["c4"])]
     with pytest.raises(RunFailed, match=r"which is nothing inside|leads out"):
-        Originals(case.out, stages)._kept(0, 0, "a")
+        Originals(case.out, stages).find(
+            ("part-00000.parquet", 0), "a", "text", [Edit("c4", "short", 0, 1, None)]
+        )

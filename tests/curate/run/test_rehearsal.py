@@ -107,6 +107,7 @@ def test_a_warmup_says_which_steps_it_could_not_rehearse(bench):
     assert missing.startswith("not compiled: quality: ") and "nowhere.bin" in missing
 
 
+@pytest.mark.lab
 def test_a_warmup_runs_no_code_that_a_recipe_names(bench):
     source = "raise SystemExit('it ran')\ndef keep(text, metadata):\n    return True\n"
     (bench.folder / "mine.py").write_text(source)

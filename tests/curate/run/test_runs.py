@@ -6,6 +6,7 @@ import gzip
 import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from html import unescape
 from pathlib import Path
 
 import pyarrow as pa
@@ -302,8 +303,8 @@ def test_what_is_left_out_or_damaged_is_counted_named_and_noted_once(bench):
     assert len(of_reading) == 2
     assert "(html 1)" in of_reading[0] and "read.max_carried_bytes" in of_reading[0]
     assert "(b.warc 1); they stay" in of_reading[1]
-    report = (bench.folder / "out/report.html").read_text()
-    assert "left out: 1" in report and "digest of their WARC record: 1" in report
+    report = unescape((bench.folder / "out/report.html").read_text())
+    assert all(notice in report for notice in of_reading)
 
     bench.run(["extract"], source.parent, read=read | {"digests": "drop"}, out="strict")
     (refused,) = bench.rows("strict", "rejected")
@@ -322,6 +323,7 @@ EMPTY = {
 }
 
 
+@pytest.mark.lab
 def test_files_that_gave_no_document_are_counted_and_the_first_is_named(bench):
     source = bench.jsonl("in/late.jsonl", [b"", *[b" " * 900] * 9, {"text": "at its end"}])
     for name, content in EMPTY.items():
@@ -333,7 +335,7 @@ def test_files_that_gave_no_document_are_counted_and_the_first_is_named(bench):
     assert (record["totals"]["read"], record["totals"]["files_without_documents"]) == (1, 8)
     assert "8 files gave no document, first Posts.xml" in record["notices"]
     report = (bench.folder / "out/report.html").read_text()
-    assert "Files that gave no document: 8" in report
+    assert "8 files gave no document" in report
     header = source.with_name("header.csv")
     outcome = bench.run([{"tokenizer": {"vocab": 300}}], source, header, out="product", read=read)
     assert outcome.totals().files_without_documents == 1

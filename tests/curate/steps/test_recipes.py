@@ -212,6 +212,7 @@ def test_the_resolved_recipe_means_the_same():
     assert (again.name, again.input, again.cuts) == (recipe.name, recipe.input, recipe.cuts)
 
 
+@pytest.mark.lab
 def test_shipped_recipes_are_valid_and_described():
     recipes = shipped()
     assert {"c4", "demo"} <= {entry.name for entry in recipes}

@@ -76,6 +76,7 @@ def test_the_digest_of_fields_changes_with_a_field_and_with_no_function(
     registry._outside_functions.cache_clear()
 
 
+@pytest.mark.lab
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_a_shipped_recipe_names_the_schema_and_fits_it(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
@@ -158,6 +159,6 @@ def test_the_package_exports_its_functions_lazily() -> None:
     import llmcurate
     from curate.api.corpus import run_recipe
 
-    assert llmcurate.run_recipe is run_recipe and llmcurate.load("c4").steps
+    assert llmcurate.run_recipe is run_recipe and llmcurate.load_recipe("c4").steps
     with pytest.raises(AttributeError, match="no attribute 'runs_recipe'"):
         llmcurate.runs_recipe  # noqa: B018

@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[3]
 Name = tuple[str, str]  # module, function
 
@@ -49,6 +51,7 @@ def _read(tree: ast.Module, module: str) -> tuple[dict[Name, str], set[Name]]:
     return kernels, calls
 
 
+@pytest.mark.lab
 def test_kernels_that_only_kernels_call_are_not_cached() -> None:
     kernels: dict[Name, str] = {}
     by_python: set[Name] = set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 
 import pytest
@@ -42,3 +43,17 @@ def test_a_line_of_a_log_says_what_is_left_where_the_work_knows_it(monkeypatch, 
         "pretrain: 10 of 400, loss 5.123, 9,000 tokens/s, 1.5 min left",
         "pretrain: 400 of 400",
     ]
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_a_bar_keeps_step_time_left_and_rate(clock, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    with Progress("pretrain", 10_000) as progress:
+        for step in (100, 200):
+            clock[0] += 100.0
+            progress.update(step, "loss 7.341, 53,666 tokens/s, 0.0579 TFLOP/s")
+        console = rich.console.Console(file=io.StringIO(), width=columns)
+        console.print(progress._bar.get_renderable())
+    line = console.file.getvalue()
+    assert line.startswith("pretrain ") and line.count("\n") == 1
+    assert "200/10000" in line and "2:43:20" in line and "loss 7.341, 53,666 tokens/s" in line

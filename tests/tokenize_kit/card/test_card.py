@@ -102,7 +102,7 @@ def test_the_page_has_the_facts_of_the_json(cards, model):
     assert text.startswith(f"# Tokenizer: {card.algorithm}, {card.vocab:,} tokens\n")
     digest = hashlib.sha256((folder / "tokenizer.json").read_bytes()).hexdigest()
     assert f"| sha256 of the tokenizer's file | `{digest}` |" in text
-    assert f"| bytes a token | {card.measured.bytes_a_token:.3f} |" in text
+    assert f"| bytes per token | {card.measured.bytes_a_token:.3f} |" in text
     assert "Measured on a sample of the training text, drawn by a hash with seed 0: 3 " in text
     assert f"| sum of the texts' xxh3-128 | `{card.texts_xxh3}` |" in text
     for name, value in card.settings.items():
@@ -116,7 +116,7 @@ def test_the_page_has_the_facts_of_the_json(cards, model):
 
 
 def test_what_is_not_kept_is_said(tmp_path):
-    card = train_tokenizer(TEXTS, tmp_path, vocab=320, normalise="nfc", space_token="<_>")
+    card = train_tokenizer(TEXTS, tmp_path, vocab=320, normalize="nfc", space_token="<_>")
     text = page_of(tmp_path)
     assert not card.lossless and "exactly: nothing" not in text
     assert "it is normalised (nfc) before it is cut, and a `<_>` in it comes back as a" in text
@@ -126,7 +126,7 @@ def test_gguf_is_possible_where_convert_writes_it(tmp_path):
     for chosen, pre in (
         ({"pattern": "llama3"}, "llama-bpe"),
         ({"pattern": "llama3", "digits": "single"}, "qwen2"),
-        ({"pattern": "llama3", "normalise": "nfc"}, None),
+        ({"pattern": "llama3", "normalize": "nfc"}, None),
         ({}, None),
     ):
         card = train_tokenizer(TEXTS, tmp_path, vocab=320, **chosen)
@@ -180,7 +180,7 @@ def test_tokenizers_that_were_changed_have_a_page_too(cards, tmp_path):
         None,
         None,
     ]
-    assert "| bytes a token before | " in (tmp_path / "more" / "tokenizer_card.md").read_text()
+    assert "| bytes per token before | " in (tmp_path / "more" / "tokenizer_card.md").read_text()
 
 
 @settings(max_examples=300, deadline=None)

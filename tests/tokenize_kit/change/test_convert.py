@@ -406,7 +406,7 @@ def test_the_command_says_what_was_verified(models, tmp_path):
     (tmp_path / "docs.jsonl").write_text('{"text": "the cat"}\n{"text": "sat on it"}\n')
     out = tmp_path / "tok"
     arguments = ["tokenizer", "convert", str(models / "llama.model"), "-o", str(out)]
-    arguments += ["--to", "tokenizer.json", "--verify", str(tmp_path / "docs.jsonl"), "--json"]
+    arguments += ["--to", "tokenizer.json", "--on", str(tmp_path / "docs.jsonl"), "--json"]
     result = CliRunner().invoke(app, arguments)
     card = json.loads(result.stdout.splitlines()[-1])
     assert result.exit_code == 0 and card["verified_texts"] == 2

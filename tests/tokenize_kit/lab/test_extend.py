@@ -376,7 +376,7 @@ def test_the_command_prints_bytes_a_token_before_and_after(old, tmp_path):
 
     lines = [json.dumps({"text": text + str(k)}) for k, text in enumerate(NEW)]
     (tmp_path / "new.jsonl").write_text("\n".join(lines) + "\n")
-    arguments = ["tokenizer", "extend", str(old), "--with", str(tmp_path / "new.jsonl")]
-    result = CliRunner().invoke(app, [*arguments, "--add", "20", "-o", str(tmp_path / "out")])
+    arguments = ["tokenizer", "extend", str(old), "--on", str(tmp_path / "new.jsonl")]
+    result = CliRunner().invoke(app, [*arguments, "--vocab", "300", "-o", str(tmp_path / "out")])
     assert result.exit_code == 0, result.output
     assert "20 new tokens, ids 280 to 299" in result.output and "bytes a token: " in result.output

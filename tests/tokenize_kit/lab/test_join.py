@@ -150,7 +150,7 @@ def test_a_way_that_old_merges_bar_is_replaced_by_theirs(tmp_path):
 
 
 def test_words_are_taken_without_their_space_where_spaces_are_a_token(tmp_path):
-    settings_of_a = {"space_token": "<_>", "normalise": "nmt_nfkc"}
+    settings_of_a = {"space_token": "<_>", "normalize": "nmt_nfkc"}
     train_tokenizer(iter(NEW), tmp_path / "a", vocab=480, model="unigram", **settings_of_a)
     of_words(tmp_path / "b", ["\u2581at", "\u2581newer", "lower"])
     join(tmp_path / "a", tmp_path / "b", tmp_path / "both", scripts="-Thai")
@@ -232,13 +232,13 @@ def test_a_normaliser_that_no_other_format_has_stays(tmp_path):
 def test_the_command_says_what_both_had(pair, tmp_path):
     (tmp_path / "t.jsonl").write_text(json.dumps({"text": NEW[0]}) + "\n")
     start = ["tokenizer", "extend", str(pair[0]), "-o", str(tmp_path / "out")]
-    arguments = [*start, "--from", str(pair[1]), "--with", str(tmp_path / "t.jsonl")]
+    arguments = [*start, "--from", str(pair[1]), "--on", str(tmp_path / "t.jsonl")]
     result = CliRunner().invoke(app, arguments)
     assert result.exit_code == 0, result.output
     assert f"{pair[3].common_tokens:,} in both" in result.output
     assert "bytes a token: " in result.output
-    for wrong in (start, [*start, "--from", str(pair[1]), "--add", "3", "--with", "x"]):
-        assert "--with CORPUS and --add N, or --from" in str(
+    for wrong in (start, [*start, "--from", str(pair[1]), "--vocab", "3", "--on", "x"]):
+        assert "--on CORPUS and --vocab N, or --from" in str(
             CliRunner().invoke(app, wrong).exception
         )
 

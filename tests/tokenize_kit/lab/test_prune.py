@@ -186,7 +186,7 @@ def test_so_many_stay_as_are_asked_for(old, tmp_path):
     card = prune(old, lambda: [pack_texts([*ENGLISH, *OTHERS])], tmp_path, most=300)
     assert card.new_tokens == 300
     assert card.bytes_a_token_after < card.bytes_a_token_before
-    with pytest.raises(LlmcurateError, match=r"keep-used 9: .* have to stay") as error:
+    with pytest.raises(LlmcurateError, match=r"vocab 9: .* have to stay") as error:
         prune(old, lambda: [pack_texts(ENGLISH)], tmp_path / "out", most=9)
     assert error.value.exit_code == 2 and not (tmp_path / "out").exists()
 
@@ -281,14 +281,14 @@ def test_a_corpus_without_text_is_refused(old, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["--keep-used", "300", "--min-count", "2"]], ids=["none", "both"]
+    "arguments", [[], ["--vocab", "300", "--min-count", "2"]], ids=["none", "both"]
 )
 def test_the_command_takes_one_of_two_measures(old, tmp_path, arguments, capsys):
     from curate.cli.app import invoke
 
     line = ["tokenizer", "prune", str(old), "--on", "x", "-o", str(tmp_path), *arguments]
     assert invoke(line) == 2
-    assert "--keep-used N, --min-count K or" in capsys.readouterr().err
+    assert "--vocab N, --min-count K or" in capsys.readouterr().err
 
 
 def test_the_command_says_how_many_stay(old, tmp_path):

@@ -26,7 +26,7 @@ TEXTS = [
 def test_a_normal_form_is_in_the_card_the_file_and_what_is_learned(tmp_path, model, form):
     if (model, form) == ("unigram", "nfc"):
         pytest.skip("SentencePiece has no NFC")
-    card = train_tokenizer(TEXTS, tmp_path, model=model, vocab=430, normalise=form)
+    card = train_tokenizer(TEXTS, tmp_path, model=model, vocab=430, normalize=form)
     tokenizer = load_tokenizer(tmp_path / "tokenizer.json")
     assert card.normalisation == form and card.lossless is False
     assert not any("round-trip" in line for line in card.warnings)

@@ -222,7 +222,7 @@ def test_what_the_tokenizer_normalises_moves_no_range(tmp_path, normal, text, fi
     """Ranges are of the document's text, which NFC shortens and NFKC lengthens."""
     model = "bpe" if normal == "nfc" else "unigram"
     texts = ["cat, caf\u00e9 fifine "] * 9
-    train_tokenizer(texts, tmp_path, model=model, vocab=400, normalise=normal)
+    train_tokenizer(texts, tmp_path, model=model, vocab=400, normalize=normal)
     candidate = open_candidate(tmp_path / file)
     begin = text.index("cat")
     (mask,) = masks(candidate, [text], [[[begin, begin + 3]]], end=False)

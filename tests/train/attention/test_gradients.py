@@ -207,6 +207,7 @@ def cases() -> list:
     return made
 
 
+@pytest.mark.lab
 @pytest.mark.parametrize(("config", "batch"), cases())
 def test_every_weight_has_the_gradient_of_the_reference(config, batch, attended, auto_takes):
     wanted = passes(config, batch, "eager", exact=True)
@@ -223,6 +224,7 @@ def test_every_weight_has_the_gradient_of_the_reference(config, batch, attended,
             assert taken == "eager" or (taken, mask) in tried
 
 
+@pytest.mark.lab
 def test_every_feature_of_a_mask_is_in_a_case(attended):
     for position in ENCODED:
         passes(shape(position, {}), ("documents",), "eager")

@@ -258,3 +258,13 @@ def test_two_folders_of_one_name_need_names(shard_folder, other):
     both = (Source(shards=str(shard_folder), name="a"), Source(shards=str(other), name="a"))
     with pytest.raises(LlmcurateError, match="two sources are called a"):
         Feed(None, dataclasses.replace(PLAIN, sources=both))
+
+
+def test_how_often_the_corpus_is_read_is_said_and_how_many_steps_fit(shard_folder):
+    single = dataclasses.replace(PLAIN, rows=1)
+    count = Feed(shard_folder, single).rows.sources[0].count
+    once = Feed(shard_folder, dataclasses.replace(single, steps=count)).notices()[-1]
+    assert once == f"{count} steps read the corpus 1.0 times"
+    often = Feed(shard_folder, dataclasses.replace(single, steps=8 * count)).notices()[-1]
+    assert often.startswith(f"{8 * count} steps read the corpus 8.0 times; more than 4 help little")
+    assert often.endswith(f"--steps {4 * count} reads it 4 times")

@@ -1,4 +1,4 @@
-"""`llmcurate evaluate` and `pretrain --eval`: any text, by source, under names."""
+"""`llmcurate evaluate` and `pretrain --on`: any text, by source, under names."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_texts_have_bits_a_byte_by_source_and_questions_accuracies(run, news, tm
     quiz = tmp_path / "quiz.jsonl"
     line = {"context": "the cat", "choices": [" sat", " ran"], "answer": 0}
     quiz.write_text(json.dumps(line) + "\n" + json.dumps(line | {"answer": 1}))
-    named = (f"news={news}", f"quiz={quiz}", "--device", "cpu")
+    named = ("--on", f"news={news}", "--on", f"quiz={quiz}", "--device", "cpu")
     code, out, _ = evaluate(capsys, run, *named, "--json")
     figures = json.loads(out)
     assert code == 0
@@ -61,7 +61,7 @@ def test_texts_have_bits_a_byte_by_source_and_questions_accuracies(run, news, tm
     ids=["no path", "twice", "a path as name", "missing"],
 )
 def test_what_cannot_be_scored_is_one_line(run, capsys, named, message):
-    code, _, error = evaluate(capsys, run, *named)
+    code, _, error = evaluate(capsys, run, *(word for name in named for word in ("--on", name)))
     assert code == 2 and message in error and error.count("\n") == 1
 
 
@@ -69,7 +69,7 @@ def test_a_run_scores_documents_under_the_names_they_are_given(shard_folder, new
     out = tmp_path / "out"
     arguments = ["pretrain", shard_folder, "-o", out, "--steps", 2, "--context", 32]
     small = [f"--set=pretrain.model.{s}" for s in ("layers=1", "hidden=32", "attention.heads=2")]
-    named = ["--eval", f"news={news}", "--eval", f"same={shard_folder}"]
+    named = ["--on", f"news={news}", "--on", f"same={shard_folder}"]
     assert (
         invoke([*map(str, arguments), *small, *named, "--set", f"pretrain.eval.more={news}"]) == 0
     )

@@ -107,6 +107,7 @@ def test_an_exported_model_is_to_be_imported_first(run, tmp_path, capsys):
     assert generate(capsys, "the cat", "--model", imported)[0] == 0
 
 
+@pytest.mark.lab
 @pytest.mark.parametrize("fill", ["mask-predict", "gibbs"])
 def test_an_encoder_fills_masks_within_a_prompt_or_behind_it(encoder_run, fill, capsys):
     common = ("--model", encoder_run, "--max-tokens", 4, "--fill", fill, "--json")
@@ -118,6 +119,7 @@ def test_an_encoder_fills_masks_within_a_prompt_or_behind_it(encoder_run, fill, 
     assert behind["prompt"] == "the cat" and "[MASK]" not in inside["text"] + behind["text"]
 
 
+@pytest.mark.lab
 def test_a_text_that_is_too_long_for_an_encoder_is_one_line(encoder_run, capsys):
     code, _, error = generate(capsys, "the cat", "--model", encoder_run, "--max-tokens", 90)
     assert code == 2 and "the model's context is 64" in error

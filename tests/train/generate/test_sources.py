@@ -24,6 +24,7 @@ def without_cache(model, start: int, source: list[int], count: int, chooser: Cho
     return tokens[1:]
 
 
+@pytest.mark.lab
 @pytest.mark.parametrize("sampling", [GREEDY, Sampling(temperature=1.0)], ids=["greedy", "drawn"])
 @pytest.mark.parametrize("config", CASES.values(), ids=CASES)
 def test_a_batch_with_a_cache_is_each_text_without(config, sampling):
@@ -37,6 +38,7 @@ def test_a_batch_with_a_cache_is_each_text_without(config, sampling):
         assert texts.known[number][1:] == without_cache(model, 0, source, 12, alone)
 
 
+@pytest.mark.lab
 @pytest.mark.parametrize("config", CASES.values(), ids=CASES)
 @torch.no_grad()
 def test_the_likeliest_text_is_that_of_transformers(config, tmp_path, small_tokenizer):
@@ -59,6 +61,7 @@ def test_the_likeliest_text_is_that_of_transformers(config, tmp_path, small_toke
         assert completion.tokens == len(tokens)
 
 
+@pytest.mark.lab
 def test_special_tokens_of_a_source_are_read_and_those_of_the_text_written(
     small_tokenizer, monkeypatch
 ):
@@ -76,6 +79,7 @@ def test_special_tokens_of_a_source_are_read_and_those_of_the_text_written(
     assert [(one.text, one.stopped) for one in wrote] == [("<extra_id_0>", "end")]
 
 
+@pytest.mark.lab
 def test_a_source_longer_than_the_positions_is_refused(small_tokenizer):
     words, tokenizer = ["the cat sat " * 60], load_tokenizer(small_tokenizer)
     with pytest.raises(LlmcurateError, match="tokens, the model reads 64: give a shorter one"):

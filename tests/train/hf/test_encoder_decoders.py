@@ -70,6 +70,7 @@ def draw(rows: int, length: int) -> torch.Tensor:
     return torch.randint(5, 300, (rows, length), generator=torch.Generator().manual_seed(2))
 
 
+@pytest.mark.lab
 @pytest.mark.parametrize("config", CASES.values(), ids=CASES)
 @torch.no_grad()
 def test_the_export_computes_the_same_and_comes_back(config, tmp_path, small_tokenizer):
@@ -110,6 +111,7 @@ THEIRS = {
 }
 
 
+@pytest.mark.lab
 @pytest.mark.parametrize("name", THEIRS)
 @torch.no_grad()
 def test_a_model_of_transformers_computes_the_same_here(name, tmp_path):
@@ -138,6 +140,7 @@ def with_head(folder):
     save_file(weights, folder / "model.safetensors", {"format": "pt"})
 
 
+@pytest.mark.lab
 def test_copies_of_the_embedding_are_compared(tmp_path, small_tokenizer):
     export(trained(tmp_path / "run", build(T5), small_tokenizer), tmp_path / "hf")
     path = tmp_path / "hf" / "model.safetensors"
@@ -151,6 +154,7 @@ def test_copies_of_the_embedding_are_compared(tmp_path, small_tokenizer):
         load(tmp_path / "hf")
 
 
+@pytest.mark.lab
 @pytest.mark.parametrize(
     ("changes", "named"),
     [

@@ -17,6 +17,7 @@ from train.model.config import ModelConfig
 from train.model.presets import preset
 
 transformers = pytest.importorskip("transformers")
+pytestmark = pytest.mark.lab
 transformers.logging.set_verbosity_error()
 
 SMALL = {

@@ -291,6 +291,7 @@ def close(theirs: torch.Tensor, ours: torch.Tensor) -> None:
     assert float((theirs - ours).abs().max()) <= 1e-5 * scale
 
 
+@pytest.mark.lab
 @pytest.mark.parametrize(("family", "config"), CASES.values(), ids=CASES)
 @torch.no_grad()
 def test_the_export_computes_the_same_and_comes_back(family, config, tmp_path, small_tokenizer):
@@ -334,6 +335,7 @@ def test_the_export_computes_the_same_and_comes_back(family, config, tmp_path, s
     close(back(tokens), ours)
 
 
+@pytest.mark.lab
 @torch.no_grad()
 def test_a_dense_model_of_deepseek_v2s_class_is_read(tmp_path, small_tokenizer):
     config = transformers.DeepseekV2Config(
@@ -352,6 +354,7 @@ def test_a_dense_model_of_deepseek_v2s_class_is_read(tmp_path, small_tokenizer):
     close(theirs(tokens).logits, ours(tokens))
 
 
+@pytest.mark.lab
 @pytest.mark.parametrize("config", [V2, V3], ids=["v2", "v3"])
 @torch.no_grad()
 def test_deepseeks_classes_write_what_ours_does(config, tmp_path, small_tokenizer):
@@ -365,6 +368,7 @@ def test_deepseeks_classes_write_what_ours_does(config, tmp_path, small_tokenize
     assert [next(ours) for _ in range(20)] == written[0, 4:].tolist()
 
 
+@pytest.mark.lab
 @torch.no_grad()
 def test_modules_for_later_tokens_in_a_file_are_left_out(tmp_path, small_tokenizer):
     """DeepSeek-V3's files have one behind the last layer, which is no part of the class."""
@@ -380,6 +384,7 @@ def test_modules_for_later_tokens_in_a_file_are_left_out(tmp_path, small_tokeniz
         import_model(tmp_path / "hf", tmp_path / "other")
 
 
+@pytest.mark.lab
 @pytest.mark.parametrize(
     ("changes", "obstacle"),
     [

@@ -46,6 +46,7 @@ ODD = st.one_of(
 )  # fmt: skip
 
 
+@pytest.mark.lab
 @pytest.mark.parametrize("name", FAMILIES)
 @settings(deadline=None, max_examples=25)
 @given(data=st.data())

@@ -21,6 +21,7 @@ from train.model.heads import with_task
 from train.model.presets import preset
 
 transformers = pytest.importorskip("transformers")
+pytestmark = pytest.mark.lab
 transformers.logging.set_verbosity_error()
 
 NAMES = ("none", "some", "all of it")

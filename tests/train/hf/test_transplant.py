@@ -43,6 +43,7 @@ def moved(run, tokenizer, out, capsys, *more):
     return json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.lab
 def test_to_its_own_tokenizer_it_stays_what_it_was(run, other, tmp_path, capsys):
     on = ("--on", str(other / "texts.jsonl"))
     figures = moved(run, run / "tokenizer.json", tmp_path / "same", capsys, *on)
@@ -56,6 +57,7 @@ def test_to_its_own_tokenizer_it_stays_what_it_was(run, other, tmp_path, capsys)
     assert torch.equal(model(ids)[..., :size], same(ids))
 
 
+@pytest.mark.lab
 @pytest.mark.parametrize("init", ["mean", "focus", "random"])
 def test_another_tokenizer_has_its_tables_and_all_else_is_kept(run, other, tmp_path, capsys, init):
     on = ("--on", str(other / "texts.jsonl"), "--init", init)
@@ -70,6 +72,7 @@ def test_another_tokenizer_has_its_tables_and_all_else_is_kept(run, other, tmp_p
         assert weight.isfinite().all()
 
 
+@pytest.mark.lab
 def test_training_goes_on_from_it(run, other, tmp_path, capsys):
     moved(run, other, tmp_path / "new", capsys)
     encode = ["tokenizer", "encode", str(other / "texts.jsonl"), "--tokenizer", str(other)]
@@ -80,6 +83,7 @@ def test_training_goes_on_from_it(run, other, tmp_path, capsys):
     assert (tmp_path / "on" / "checkpoints").is_dir()
 
 
+@pytest.mark.lab
 def test_what_cannot_be_moved_is_said(run, other, tmp_path, capsys):
     arguments = ["model", "transplant", str(run), str(other), "-o", str(tmp_path / "x")]
     assert invoke([*arguments, "--init", "focus"]) == 2

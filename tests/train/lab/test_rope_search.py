@@ -72,7 +72,9 @@ def test_the_same_seed_finds_the_same_factors(run, shard_folder):
 def test_the_factors_written_are_a_setting_of_a_model(run, shard_folder, tmp_path):
     found = search(run, shard_folder, evaluations=5, rows=2)
     factors = tmp_path / "factors.json"
-    command = f"model rope-search {run} {shard_folder} --context {LONG} --rows 2 --evaluations 5"
+    command = (
+        f"model rope-search {run} --on {shard_folder} --context {LONG} --rows 2 --evaluations 5"
+    )
     assert invoke([*command.split(), "-o", str(factors), "--device", "cpu", "-q"]) == 0
     written = factors.read_text()
     assert json.loads(written) == found.scaling

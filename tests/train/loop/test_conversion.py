@@ -39,6 +39,7 @@ def held_out(folder):
     return json.loads((folder / "train.json").read_text())["held_out_loss"]
 
 
+@pytest.mark.lab
 def test_fewer_keys_say_their_loss_in_the_log_the_summary_and_a_line(runs, shard_folder, tmp_path):
     said = []
     summary = pretrain(
@@ -60,6 +61,7 @@ def test_fewer_keys_say_their_loss_in_the_log_the_summary_and_a_line(runs, shard
     assert again["converted"] == converted
 
 
+@pytest.mark.lab
 @pytest.mark.parametrize(
     ("start", "changes", "objective", "steps", "before", "after"),
     [
@@ -105,11 +107,13 @@ def test_a_model_goes_on_as_another(
     assert converted["after"]["loss"] > 0 and converted["after"]["objective"] == after
 
 
+@pytest.mark.lab
 def test_a_run_that_merely_goes_on_is_not_converted(runs, shard_folder, tmp_path):
     summary = pretrain(shard_folder, tmp_path, model=str(runs / "decoder"), train=TRAIN)
     assert "converted" not in summary
 
 
+@pytest.mark.lab
 def test_what_has_no_place_is_refused_before_anything_is_written(runs, shard_folder, tmp_path):
     changes = {"causal": True, "encoder.layers": 3}
     train = dataclasses.replace(TRAIN, objective=Auto())

@@ -45,6 +45,7 @@ def small(name: str):
     return change(preset(name), SMALL | MODELS[name], "model")
 
 
+@pytest.mark.lab
 @pytest.mark.parametrize("name", few(MODELS, *QUICK))
 def test_the_loss_falls_and_a_resume_changes_no_bit(name, shard_folder, tmp_path):
     config = small(name)
@@ -69,6 +70,7 @@ def test_the_loss_falls_and_a_resume_changes_no_bit(name, shard_folder, tmp_path
     assert all(torch.equal(first[key], second[key]) for key in first)
 
 
+@pytest.mark.lab
 def test_the_mask_stands_behind_the_tokens_of_the_shards(shard_folder, tmp_path):
     shards = read_shards(shard_folder)
     pretrain(shard_folder, tmp_path / "run", model=small("bert-tiny"), train=TRAIN)
@@ -81,6 +83,7 @@ def test_the_mask_stands_behind_the_tokens_of_the_shards(shard_folder, tmp_path)
     pretrain(shard_folder, tmp_path / "more", model=str(tmp_path / "run"), train=more)
 
 
+@pytest.mark.lab
 def test_what_is_learned_beside_hidden_tokens_is_in_the_metrics_and_of_held_out_text(
     shard_folder, tmp_path
 ):
@@ -95,6 +98,7 @@ def test_what_is_learned_beside_hidden_tokens_is_in_the_metrics_and_of_held_out_
     assert last["held_out"]["terms"]["replaced_share"] == pytest.approx(0.15, abs=0.05)
 
 
+@pytest.mark.lab
 def test_what_an_encoder_cannot_do_is_one_line(shard_folder, tmp_path):
     for changes, message in (
         ({"objective": Causal()}, "'causal' for this model: choose one of auto, masked"),

@@ -17,6 +17,8 @@ from train.loop.pretrain import pretrain
 from train.model.config import ModelConfig
 from train.runs.checkpoint import complete, weights_of
 
+pytestmark = pytest.mark.lab
+
 CASES: dict[str, tuple[dict, dict]] = {
     "ddp": ({"feed_forward.shared_width": 12, "attention": LATENT}, {"accumulate": 2}),
     "fsdp": (

@@ -13,14 +13,14 @@ from safetensors.torch import load_file
 
 from llmcurate.base.errors import LlmcurateError
 from tests.train.data.feed_settings import TWO_LAYERS
-from train.config import TrainConfig
+from train.config import Stage, TrainConfig
 from train.generate import load
 from train.loop.pretrain import pretrain
 from train.measure.describe import peak, peak_of
 from train.model.decoder import Decoder
 from train.objective_settings import Prefix
 from train.optim.optimizers import Average
-from train.runs.checkpoint import best, complete, load_state
+from train.runs.checkpoint import best, choice, complete, load_state, to_use
 
 TRAIN = TrainConfig(
     steps=6, rows=4, context=32, warmup=3, eval_every=3, checkpoint_every=3, device="cpu"
@@ -223,8 +223,20 @@ def test_the_best_checkpoint_by_held_out_loss_stays(shard_folder, tmp_path):
     assert [int(path.name[5:]) for path in complete(tmp_path / "checkpoints")] == [first, 8]
     assert best(complete(tmp_path / "checkpoints")).name == f"step-{first:07d}"
     assert summary["best_checkpoint"] == f"checkpoints/step-{first:07d}"
+    assert to_use(tmp_path).name == f"step-{first:07d}"
+    assert to_use(tmp_path, "last").name == "step-0000008" and choice(tmp_path, "last") is None
+    assert choice(tmp_path).startswith(f"using checkpoint step {first} (held-out loss ")
     run(shard_folder, tmp_path / "newest", **changes, keep_best=False)
     assert [path.name for path in complete(tmp_path / "newest" / "checkpoints")] == ["step-0000008"]
+
+
+def test_the_best_to_use_is_of_the_last_stage(shard_folder, tmp_path):
+    stages = (Stage(steps=4, lr=1e-3), Stage(steps=4, lr=50.0, schedule="constant"))
+    changes = {"stages": stages, "steps": 8, "eval_every": 2, "checkpoint_every": 2}
+    run(shard_folder, tmp_path, **changes, keep_checkpoints=9)
+    checkpoints = complete(tmp_path / "checkpoints")
+    assert best(checkpoints).name <= "step-0000004" < to_use(tmp_path).name
+    assert to_use(tmp_path) == best(checkpoints[2:])
 
 
 def test_the_checkpoint_before_wsds_decay_stays(shard_folder, tmp_path):

@@ -38,6 +38,7 @@ def folders(request, shard_folder, tmp_path_factory):
     return base
 
 
+@pytest.mark.lab
 @pytest.mark.parametrize("name", marked(CASES, SLOW))
 def test_two_processes_have_the_losses_of_one(folders, name):
     ours, theirs = lines(folders / "two" / name), lines(folders / "one" / name)
@@ -49,6 +50,7 @@ def test_two_processes_have_the_losses_of_one(folders, name):
     assert held[0] == pytest.approx(held[1], rel=bound)
 
 
+@pytest.mark.lab
 def test_what_processes_cannot_share_is_one_line():
     model = small("electra-tiny")
     for setting in ("tensor", "context_parallel"):

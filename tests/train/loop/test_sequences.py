@@ -34,6 +34,7 @@ SHARED = dataclasses.replace(MODEL, encoder=Encoder(layers=2, shared=True, learn
 TRAIN = TrainConfig(steps=12, rows=4, context=32, warmup=3, schedule="constant", device="cpu")
 
 
+@pytest.mark.lab
 @pytest.mark.parametrize("model", [MODEL, SHARED], ids=["t5's", "bart's, shared"])
 def test_a_run_learns_its_own_objective_and_goes_on_exactly(model, shard_folder, tmp_path):
     torch.set_num_threads(1)
@@ -81,6 +82,7 @@ def test_two_processes_have_the_losses_of_one(shard_folder, tmp_path):
             assert ours["grad_norm"] == pytest.approx(theirs["grad_norm"], rel=1e-3), name
 
 
+@pytest.mark.lab
 def test_what_an_encoder_decoder_does_not_do_is_refused_in_one_line(shard_folder, tmp_path):
     with pytest.raises(LlmcurateError, match=r"^context_parallel 2 with encoder: "):
         check_split(MODEL, dataclasses.replace(TRAIN, context_parallel=2))

@@ -21,6 +21,7 @@ from train.measure.accounting import (
 from train.model.decoder import Decoder
 
 
+@pytest.mark.lab
 @pytest.mark.parametrize("change", VARIANTS.values(), ids=VARIANTS)
 def test_parameters_are_counted_exactly(change):
     config = changed(SHAPE, change, "model")
@@ -47,6 +48,7 @@ def test_parameters_by_part_are_those_of_the_modules():
     assert counted.head == counted.embedding == 61 * 32
 
 
+@pytest.mark.lab
 @pytest.mark.parametrize(
     "change",
     [{}, {"shared_width": 12, "shared_gate": True}, {"first_dense": 1, "dense_width": 20}],

@@ -147,6 +147,7 @@ def test_an_unknown_gpu_lists_the_known():
         find_gpu("K80")
 
 
+@pytest.mark.lab
 def test_every_preset_is_a_row():
     rows = {name: architecture_row(build()) for name, build in PRESETS.items()}
     assert rows["gptj-6b"] == {
@@ -167,6 +168,7 @@ def test_every_preset_is_a_row():
     assert rows["llama3.2-1b"]["position"] == "RoPE 500000, llama3 x32"
 
 
+@pytest.mark.lab
 def test_decoding_one_text_reads_the_experts_of_a_token_alone():
     config = preset("mixtral-8x7b")
     matrix = 4096 * 14_336

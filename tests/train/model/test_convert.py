@@ -52,6 +52,7 @@ def test_a_key_head_is_the_mean_of_those_it_stands_for():
     assert torch.equal(*query)
 
 
+@pytest.mark.lab
 def test_a_generator_and_keys_of_distances_are_converted_with_the_rest():
     config = change(
         ENCODER,
@@ -98,6 +99,7 @@ def test_a_decoder_reads_both_ways_and_back_again():
     torch.testing.assert_close(convert(both, {"causal": True})(TOKENS), old(TOKENS))
 
 
+@pytest.mark.lab
 def test_both_stacks_begin_as_the_encoder():
     old = build(ENCODER)
     new = convert(old, APART)
@@ -114,6 +116,7 @@ def test_both_stacks_begin_as_the_encoder():
     assert new.head.pair is None
 
 
+@pytest.mark.lab
 def test_a_shallow_decoder_takes_the_first_layers():
     old = build(ENCODER)
     new = convert(old, APART | {"layers": 1})
@@ -121,6 +124,7 @@ def test_a_shallow_decoder_takes_the_first_layers():
     torch.testing.assert_close(new.encode(TOKENS), old.features(TOKENS))
 
 
+@pytest.mark.lab
 def test_conversions_go_together():
     changes = APART | {"encoder.shared": True, "attention.kv_heads": 1, "vocab": SHAPE.vocab + 1}
     new = convert(build(ENCODER), changes)
@@ -129,6 +133,7 @@ def test_conversions_go_together():
     assert torch.isfinite(new(TOKENS, **source)).all()
 
 
+@pytest.mark.lab
 @pytest.mark.parametrize(
     "changes",
     [

@@ -30,6 +30,7 @@ def tokens_of(rows: int = 2, length: int = 24) -> torch.Tensor:
     return torch.randint(61, (rows, length), generator=torch.Generator().manual_seed(2))
 
 
+@pytest.mark.lab
 @pytest.mark.parametrize("change", VARIANTS.values(), ids=VARIANTS)
 def test_each_choice_sees_no_future_and_no_other_document(change):
     model, tokens = build(change), tokens_of()
@@ -45,6 +46,7 @@ def test_each_choice_sees_no_future_and_no_other_document(change):
     assert not torch.equal(model(other, documents=documents)[0, :9], plain[0, :9])
 
 
+@pytest.mark.lab
 @pytest.mark.parametrize("change", VARIANTS.values(), ids=VARIANTS)
 def test_a_cache_gives_the_same_logits_token_for_token(change):
     model, tokens = build(change), tokens_of()
@@ -194,6 +196,7 @@ def test_every_second_block_may_run_again():
     assert runs == [2, 1, 2]
 
 
+@pytest.mark.lab
 @pytest.mark.parametrize("share", [pytest.param(1, marks=pytest.mark.slow), 5])
 def test_combinations_build_and_run(share):
     """Pairs of choices that mean something together; the rest is refused by name."""

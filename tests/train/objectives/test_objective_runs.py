@@ -52,6 +52,7 @@ CASES = [
 ]
 
 
+@pytest.mark.lab
 @pytest.mark.parametrize(("model", "asked"), CASES)
 def test_rows_are_the_same_whichever_process_makes_them(shard_folder, model, asked):
     made, rows = rows_of(shard_folder, model, asked)
@@ -65,6 +66,7 @@ def test_rows_are_the_same_whichever_process_makes_them(shard_folder, model, ask
                 assert torch.equal(ours, all_of[worker::3]), field.name
 
 
+@pytest.mark.lab
 @pytest.mark.parametrize(("model", "asked"), CASES)
 def test_every_document_is_read_whole_in_an_epoch(shard_folder, model, asked):
     """Of each piece the source and the target have room, and each token is in one piece."""
@@ -79,6 +81,7 @@ def test_every_document_is_read_whole_in_an_epoch(shard_folder, model, asked):
         assert row.source.shape == (rows.count, 48) and row.targets.shape[1] <= 48
 
 
+@pytest.mark.lab
 @pytest.mark.parametrize(("model", "asked"), [CASES[0], CASES[4]])
 def test_a_run_learns(shard_folder, tmp_path, model, asked):
     torch.set_num_threads(1)
@@ -94,6 +97,7 @@ def test_its_settings_survive_json(asked):
     assert from_dict(TrainConfig, json.loads(json.dumps(to_dict(plan))), "file") == plan
 
 
+@pytest.mark.lab
 def test_an_objective_suits_a_model_or_is_refused_in_a_line():
     for model, own in ((MODEL, Causal()), (APART, Spans(form="encoder-decoder"))):
         assert objective_for(model, Auto()) == own

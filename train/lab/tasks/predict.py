@@ -266,11 +266,12 @@ def predict(
     batch_rows: int = 8,
     precision: str = "auto",
     device: str = "auto",
+    which: str = "best",
 ) -> Predicted:
     """Apply the model in ``folder``, ours or as transformers saves it, to a file of its task.
     ``context``: tokens read at once, by default as many as in training. Raises ``LlmcurateError``.
     """
-    judged = opened(folder, device=device)
+    judged = opened(folder, device=device, which=which)
     config = judged.model.config
     task = config.head.task
     if task is None:

@@ -36,6 +36,7 @@ def test_the_one_step_whose_model_is_not_shipped_has_none() -> None:
     assert missing.startswith("no figure for step quality")
 
 
+@pytest.mark.lab
 def test_a_filter_from_a_file_has_the_figure_of_a_plain_function(tmp_path: Path) -> None:
     (tmp_path / "rules.py").write_text("def keep(text, metadata):\n    return True\n")
     (tmp_path / "in.jsonl").write_text('{"text": "a text"}\n')

@@ -53,9 +53,12 @@ def test_the_largest_cluster_comes_first_and_the_least_similar_member_too(out: P
     assert exact.stays.id == "d0" and {m.id for m in exact.members} == {"d1", "d2"}
 
 
-def test_the_difference_of_near_copies_is_marked(out: Path) -> None:
+def test_the_difference_of_near_copies_is_marked(
+    out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     page = browse(out, 1, "minhash", 2, 5)
-    text = clusters.text(page, 80, colours=False)
+    text = clusters.text(page, colours=False)
     (member,) = page.clusters[0].members
     assert (page.clusters[0].stays.id, member.id) in {("d0", "d3"), ("d3", "d0")}
     assert "word59 [-" in text and "{+" in text and "+} word61" in text
@@ -65,14 +68,14 @@ def test_the_difference_of_near_copies_is_marked(out: Path) -> None:
 
 def test_text_of_documents_cannot_write_to_the_terminal(out: Path) -> None:
     page = browse(out, 1, "minhash", 2, 5)
-    assert "\x1b" not in clusters.text(page, 80, colours=False)
-    coloured = clusters.text(page, 80, colours=True)
+    assert "\x1b" not in clusters.text(page, colours=False)
+    coloured = clusters.text(page, colours=True)
     assert coloured.count("\x1b[31m[-") == 2  # what the marks mean, and the one difference
     assert "\u241b[31mother" in coloured
 
 
 def test_equal_copies_are_shown_once(out: Path) -> None:
-    text = clusters.text(browse(out, 1, "exact", 2, 5), 100, colours=False)
+    text = clusters.text(browse(out, 1, "exact", 2, 5), colours=False)
     assert text.count("word0 word1") == 1 and text.count("the same words") == 2
 
 
@@ -85,7 +88,7 @@ def test_a_method_is_known_by_its_own_name_and_by_that_of_the_command(out: Path)
 
 def test_small_clusters_can_be_left_out(out: Path) -> None:
     assert [c.size for c in browse(out, 9, None, 3, 1).clusters] == [3]
-    assert "no cluster fits" in clusters.text(browse(out, 9, None, 4, 1), 80, False)
+    assert "no cluster fits" in clusters.text(browse(out, 9, None, 4, 1), False)
 
 
 def test_a_passage_is_shown_where_it_stands_after_the_cuts(bench: Any) -> None:
@@ -100,7 +103,7 @@ def test_a_passage_is_shown_where_it_stands_after_the_cuts(bench: Any) -> None:
     assert {c.stays.text for c in page.clusters} == set(shared)
     for cluster in page.clusters:
         assert cluster.passages and cluster.members[0].text is None
-    text = clusters.text(page, 100, False)
+    text = clusters.text(page, False)
     assert "bytes 0 to 44" in text and '"First line that stands on both of the pages."' in text
 
 
@@ -116,7 +119,7 @@ def test_what_nobody_knows_the_partner_of_is_only_counted(out: Path, tmp_path: P
     pq.write_table(table, path)
     page = browse(copy, 9, None, 2, 2)
     assert page.clusters == [] and page.unknown == {"exact:text": 3, "minhash": 2}
-    assert "it does not know where" in clusters.text(page, 80, False)
+    assert "it does not know where" in clusters.text(page, False)
 
 
 def test_a_copy_of_an_earlier_run_names_it(bench: Any) -> None:
@@ -126,7 +129,7 @@ def test_a_copy_of_an_earlier_run_names_it(bench: Any) -> None:
     step = {"dedup_exact": {"against": [str(bench.folder / "january")], "survivor": "first"}}
     bench.run([step], new, out="february")
     page = browse(bench.folder / "february", 9, None, 1, 2)
-    text = clusters.text(page, 100, False)
+    text = clusters.text(page, False)
     assert "copy of old in january" in text and "which this run does not hold" in text
 
 

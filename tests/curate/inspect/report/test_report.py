@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ from typing import Any
 import pytest
 
 from curate.inspect.report import page
-from curate.inspect.report.page import RunPage, bytes_a_token, gather, product_values
+from curate.inspect.report.page import RunPage, bytes_a_token, gather
+from curate.inspect.report.rules import Rule
 from curate.run import records
 from curate.run.driver import carry_out
 from curate.run.records import Options, RunRecord, funnel, funnel_rows, read_record, stages_of
@@ -87,6 +89,15 @@ def test_bytes_of_text_go_down_the_funnel(out: Path) -> None:
     assert sizes == sorted(sizes, key=lambda n: -(n or 0)) and sizes[-1] == len(SENTENCES)
 
 
+def test_the_commonest_records_that_are_skipped_come_first_and_the_others_are_counted(
+    out: Path,
+) -> None:
+    record = RunRecord.of(read_record(out))
+    types = {f"type{number:02}": number for number in range(1, 13)}
+    said = funnel(replace(record, totals=replace(record.totals, skipped_by_type=types)))
+    assert "skipped: 12 type12, 11 type11," in said and "4 type04, 3 other types\n" in said
+
+
 def test_a_skipped_rule_is_said(out: Path) -> None:
     assert "no bad word list was given" in funnel(RunRecord.of(read_record(out)))
     assert "no bad word list was given" in (out / "report.html").read_text()
@@ -124,9 +135,9 @@ def test_ten_megabytes_in_a_line_make_no_large_page(out: Path) -> None:
 
 def test_the_page_shows_rules_overlaps_cuts_copies_and_settings(out: Path) -> None:
     source = (out / "report.html").read_text()
-    for anchor in ("funnel", "rules", "overlap", "cuts", "duplicates", "settings", "speed"):
+    for anchor in ("funnel", "deciding", "rules", "cuts", "duplicates", "settings", "speed"):
         assert f'href="#{anchor}"' in source and f'id="{anchor}"' in source
-    assert "<svg" in source and "limit 3" in source
+    assert "<svg" in source and "limit 3" in source and "Overlap of rules" in source
 
 
 def test_corrupt_lines_are_listed_with_file_and_offset(out: Path) -> None:
@@ -161,6 +172,39 @@ def test_a_command_is_recorded_without_passwords(monkeypatch: pytest.MonkeyPatch
     assert records.command_line() == "llmcurate run 'https://...@a.test/b c'"
     monkeypatch.setattr("sys.argv", ["/bin/pytest", "run"])
     assert records.command_line() == ""
+
+
+def test_what_decides_stands_first_and_what_few_need_is_folded(out: Path) -> None:
+    source = (out / "report.html").read_text()
+    order = [source.index(f'id="{name}"') for name in ("look", "funnel", "deciding", "rules")]
+    assert order == sorted(order)
+    deciding = source[order[2] : order[3]]
+    assert 1 <= deciding.count("<article") <= 3 and "limit" in deciding
+    assert "<details open" not in re.sub("<details open><summary>similarity", "", source)
+    assert source[order[3] :].count('<svg viewBox="0 0 120 24"') > 1  # a sparkline a rule
+
+
+def test_rules_lead_to_their_documents_once_somebody_serves_them(out: Path) -> None:
+    source = (out / "report.html").read_text()
+    assert '<a data-rule="c4.few_sentences">' in source
+    led = linked(source, lambda id: f"/document?id={len(id)}" if id else "/")
+    assert '<a href="/?rule=c4.few_sentences" data-rule=' in led
+    hostile = linked('<a data-rule="%22%3E%3Cb%3E">', lambda id: "/")
+    assert hostile == '<a href="/?rule=%22%3E%3Cb%3E" data-rule="%22%3E%3Cb%3E">'
+
+
+def test_what_looks_wrong_is_said_with_where_to_look() -> None:
+    totals = {"read": 10, "corrupt": 2}
+    figures = page.Figures()
+    figures.rules.rules = {"l.l": Rule("l.l", 9, first=9, only=8), "c.c": Rule("c.c", 1, first=1)}
+    figures.kept.languages = {"de": (0, 9), "en": (1, 0)}
+    looks = RunPage({"totals": totals}, figures).looks()
+    assert [look.anchor for look in looks] == ["deciding", "languages", "corrupt", "rules"]
+    assert looks[0].line == "l.l drops 90.0\u00a0% of all documents"
+    assert looks[1].line == "none of 9 documents in de is kept"
+    assert looks[3].command == "llmcurate whatif OUT"
+    figures = page.Figures()
+    assert RunPage({"totals": {"read": 10, "corrupt": 0}}, figures).looks() == []
 
 
 def test_rules_that_decided_nothing_are_folded(out: Path) -> None:
@@ -242,4 +286,7 @@ def test_tokens_are_estimated_by_the_tokenizer_that_the_run_trained() -> None:
     assert bytes_a_token({"products": [tokenizer]}) == (4.656, False)
     assert bytes_a_token({"products": [tokenizer, shards]}) == (4.5, True)
     assert bytes_a_token({"products": []}) == (4.0, False)
-    assert product_values(card) == [("bytes a token", "4.656"), ("tokens a word", "1.250")]
+    made = {"products": [{**tokenizer, "label": "t", "card": {**card, "vocab": 9, "bytes": 9}}]}
+    shown = RunPage(made, page.Figures()).chapter("products")
+    assert "<dt>bytes per token</dt><dd>4.656</dd>" in shown
+    assert "<dt>tokens per word</dt><dd>1.250</dd>" in shown

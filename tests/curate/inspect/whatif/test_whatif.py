@@ -1,4 +1,4 @@
-"""What-if: counts from stored scores are those of a run with these settings, or bounds of them."""
+"""What-if: counts from scores and from what is measured are those of a run with these settings."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from curate.documents.attributes import pack, unpack
 from curate.documents.documents import documents
 from curate.documents.limits import langs_of, marks
 from curate.inspect.whatif.figures import Amount, Answer, Language, answer
@@ -90,23 +91,30 @@ def test_where_every_step_only_measures_the_counts_are_those_of_a_run(
     bench: Any, sets: tuple[str, ...]
 ) -> None:
     answered = whatif(bench, "measured", *sets)
-    assert answered.unmeasured.documents == 0 and not answered.notes
-    assert (answered.after.documents, answered.after.bytes) == run(bench, MEASURED, *sets)
-    assert answered.after.documents == (
+    assert answered.after.measured == 0 and not answered.notes
+    kept = answered.after.estimate
+    assert (kept.documents, kept.bytes) == run(bench, MEASURED, *sets)
+    assert kept.documents == (
         answered.before.documents + answered.gained.documents - answered.lost.documents
     )
 
 
 @pytest.mark.parametrize("least", [12, 60])
-def test_behind_an_edit_and_a_cut_a_run_lies_between_the_bounds(bench: Any, least: int) -> None:
+def test_behind_an_edit_and_a_cut_the_later_steps_measure_what_is_let_through(
+    bench: Any, least: int
+) -> None:
     sets = (f"gopher_quality.min_words={least}",)
-    answered = whatif(bench, "staged", *sets)
-    kept, _ = run(bench, STAGED, *sets)
-    least_kept = answered.after.documents
-    assert least_kept <= kept <= least_kept + answered.unmeasured.documents
-    assert (answered.unmeasured.documents > 0) == (least < 30)
-    if least >= 30:
-        assert least_kept == kept and not answered.gained.documents
+    after = whatif(bench, "staged", *sets).after
+    assert (after.estimate.documents, after.estimate.bytes) == run(bench, STAGED, *sets)
+    assert after.exact and (after.measured > 0) == (least < 30)
+    assert after.unmeasured.documents == 0
+
+
+def test_a_setting_that_no_score_decides_is_tried_on_the_texts(bench: Any) -> None:
+    sets = ("c4.min_words_per_line=6",)
+    after = whatif(bench, "staged", *sets).after
+    assert after.exact and after.measured
+    assert (after.estimate.documents, after.estimate.bytes) == run(bench, STAGED, *sets)
 
 
 def test_curves_say_what_a_run_with_that_limit_keeps(bench: Any) -> None:
@@ -123,15 +131,15 @@ def test_curves_say_what_a_run_with_that_limit_keeps(bench: Any) -> None:
             value = point.threshold if "ratio" in setting else int(point.threshold)
             other = whatif(bench, "measured", "document_length.max=600", f"{setting}={value}")
             if "ratio" not in setting:  # two rules share that setting
-                assert point.kept == other.after, (name, point.threshold)
+                assert point.kept == other.after.estimate, (name, point.threshold)
             else:
-                assert point.kept.documents >= other.after.documents
+                assert point.kept.documents >= other.after.estimate.documents
 
 
 def test_own_share_is_what_a_run_without_the_rule_keeps_more(bench: Any) -> None:
     rules = {r.name: r for r in whatif(bench, "measured").rules}
     kept = whatif(bench, "measured").before
-    without = whatif(bench, "measured", "gopher_quality.min_words=0").after
+    without = whatif(bench, "measured", "gopher_quality.min_words=0").after.estimate
     alone = rules["gopher_quality.few_words"].alone
     assert alone.documents == without.documents - kept.documents
     assert alone.bytes == without.bytes - kept.bytes
@@ -150,6 +158,7 @@ def test_overlap_and_languages_are_those_of_the_stored_reasons(bench: Any) -> No
         assert of.before.documents == of.after.documents == langs.count(name)
 
 
+@pytest.mark.lab
 @pytest.mark.parametrize(("name", "settings", "other"), [
     ("gopher_quality", {"variant": "datatrove"}, {"min_words": 9, "max_word_length": 4}),
     ("gopher_quality", {"variant": "dclm"}, {"min_stop_words": 4, "max_symbol_ratio": 0.01}),
@@ -181,8 +190,8 @@ def test_columns_of_one_setting_decide_for_another_as_the_step_does(
 def test_what_scores_cannot_decide_is_named_and_the_rest_is_counted(bench: Any) -> None:
     answered = whatif(bench, "staged", "c4.min_words_per_line=2", "document_length.min=400")
     assert list(answered.question.again) == ["c4.min_words_per_line"]
-    assert "runs it again" in answered.notes[0]
-    assert answered.after.documents < answered.before.documents
+    assert answered.after.exact and answered.after.measured
+    assert answered.after.estimate.documents < answered.before.documents
 
 
 @pytest.mark.parametrize(("setting", "message"), [
@@ -210,14 +219,14 @@ def test_folders_that_are_no_run_and_damaged_ones_are_refused(bench: Any) -> Non
 def test_reasons_that_do_not_fit_the_scores_are_not_tried_again(bench: Any) -> None:
     bench.run(MEASURED, bench.folder / "in.jsonl", out="other")
     part = next((bench.folder / "other" / "corpus").glob("part-*.parquet"))
-    table = pq.read_table(part)
+    table = unpack(pq.read_table(part))
     at = table.column_names.index("gopher_quality.words")
     words = np.array(table["gopher_quality.words"].to_pylist(), np.int32)
     words[0] = 3
-    pq.write_table(table.set_column(at, "gopher_quality.words", [words]), part)
+    pq.write_table(pack(table.set_column(at, "gopher_quality.words", [words])), part)
     with pytest.raises(UsageError, match="disagree"):
         whatif(bench, "other", "gopher_quality.min_words=40")
-    assert whatif(bench, "other", "document_length.min=300").after.documents > 0
+    assert whatif(bench, "other", "document_length.min=300").after.estimate.documents > 0
 
 
 def test_lengths_of_texts_are_read_once_and_again_for_another_corpus(bench: Any) -> None:
@@ -237,7 +246,7 @@ def test_the_command_prints_a_table_json_and_a_page_that_runs_nothing(bench: Any
     text = page.read_text()
     assert "<script" not in text and "default-src 'none'" in text and text.count("<svg") > 5
     data = json.loads(bench.command("whatif", "measured", *sets, "--json").stdout)
-    assert data["after"]["least"]["documents"] < data["before"]["documents"]
+    assert data["after"]["low"]["documents"] < data["before"]["documents"]
     assert data["rules"]["gopher_quality.few_words"]["curve"]
     assert bench.command("whatif", "measured", "-o", bench.folder).returncode == 2
 
@@ -279,9 +288,14 @@ def test_other_thresholds_are_tried_on_each_language_by_its_profile(shared_bench
     steps = [{"gopher_quality": {"words": "estimate"}}]
     shared_bench.run(steps, path, out="langs")
     assert {r["lang"] for r in shared_bench.rows("langs")} == {"de"}
-    assert whatif(shared_bench, "langs").after.documents == 8
+    assert whatif(shared_bench, "langs").after.estimate.documents == 8
     looser = whatif(shared_bench, "langs", "gopher_quality.max_word_length=20")
     assert looser.question.changes == {"gopher_quality.max_word_length": ("by profile", 20)}
-    assert looser.after.documents == 16
-    assert whatif(shared_bench, "langs", "gopher_quality.max_word_length=12").after.documents == 0
-    assert "; by profile" in text_of(whatif(shared_bench, "langs", "gopher_quality.min_words=1"))
+    assert looser.after.estimate.documents == 16
+    assert (
+        whatif(shared_bench, "langs", "gopher_quality.max_word_length=12").after.estimate.documents
+        == 0
+    )
+    assert "by the profile of each" in text_of(
+        whatif(shared_bench, "langs", "gopher_quality.min_words=1")
+    )

@@ -13,6 +13,7 @@ import pytest
 
 from curate.demo.language import train_demo_model
 from curate.demo.web import build_web
+from curate.documents.attributes import pack, unpack
 from tests.curate.conftest import Bench
 
 STEPS: list[Any] = [
@@ -48,6 +49,6 @@ def out(finished: Path, tmp_path: Path) -> Iterator[Path]:
 
 def rewrite(path: Path, change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]) -> None:
     """Changes the rows of a parquet file."""
-    table = pq.read_table(path)
+    table = unpack(pq.read_table(path))
     rows = change(table.to_pylist())
-    pq.write_table(pa.Table.from_pylist(rows, table.schema), path)
+    pq.write_table(pack(pa.Table.from_pylist(rows, table.schema)), path)

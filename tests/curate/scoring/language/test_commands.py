@@ -47,12 +47,13 @@ def test_training_again_does_nothing(trained: Path, shared_bench: Any, pieces_fi
     assert (trained / "language.bin").read_bytes() == before
 
 
+@pytest.mark.lab
 def test_evaluation_prints_the_figures(trained: Path, shared_bench: Any, pieces_file: Path) -> None:
     model = trained / "language.bin"
-    done = shared_bench.command("language", "evaluate", model, pieces_file)
+    done = shared_bench.command("language", "evaluate", model, "--on", pieces_file)
     assert done.returncode == 0, done.stderr
     assert "macro F1" in done.stdout
-    done = shared_bench.command("language", "evaluate", model, pieces_file, "--json")
+    done = shared_bench.command("language", "evaluate", model, "--on", pieces_file, "--json")
     result = json.loads(done.stdout.splitlines()[-1])
     assert result["accuracy"] > 0.5
     assert result["skipped"] == 1
@@ -71,14 +72,15 @@ def test_labelling_keeps_what_was_asked_for(
     assert {row["lang"] for row in shared_bench.rows("kept")} == {"en", "de"}
 
 
+@pytest.mark.lab
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["in.jsonl", "-o", "x", "--model", "nowhere.bin"], "nowhere.bin is not there"),
         (["in.jsonl", "-o", "x", "--model", "in.jsonl"], "in.jsonl is no fastText model"),
         (["in.jsonl", "-o", "x"], "no language model: give --set language.model=PATH"),
-        (["evaluate", "in.jsonl", "in.jsonl"], "in.jsonl is no fastText model"),
-        (["train", "in.jsonl", "-o", "x", "--label", "tongue"], "no column 'tongue'"),
+        (["evaluate", "in.jsonl", "--on", "in.jsonl"], "in.jsonl is no fastText model"),
+        (["train", "in.jsonl", "-o", "x", "--label-column", "tongue"], "no column 'tongue'"),
         (["train", "in.jsonl", "-o", "y"], "two labels at least"),
     ],
 )
@@ -94,6 +96,7 @@ def test_wrong_use_is_one_line_and_exit_code_2(
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.lab
 def test_help_names_the_subcommands(bench: Any) -> None:
     done = bench.command("language", "--help")
     assert done.returncode == 0

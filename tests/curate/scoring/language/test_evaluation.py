@@ -157,7 +157,7 @@ def test_evaluation_is_written_beside_what_is_printed(
     rows = [{"text": t, "lang": c} for t, c in islice(examples(), 200)]
     source = bench.jsonl("in.jsonl", rows)
     out = tmp_path / "evaluation"
-    done = bench.command("language", "evaluate", model, source, "-o", out, "--json")
+    done = bench.command("language", "evaluate", model, "--on", source, "-o", out, "--json")
     assert done.returncode == 0, done.stderr
     printed = json.loads(done.stdout.splitlines()[-1])
     assert json.loads((out / "evaluation.json").read_text()) == printed
@@ -165,7 +165,7 @@ def test_evaluation_is_written_beside_what_is_printed(
     page = (out / "evaluation.html").read_text()
     check_structure(page)
     assert "Language identification" in page
-    wrong = bench.command("language", "evaluate", model, source, "-o", source)
+    wrong = bench.command("language", "evaluate", model, "--on", source, "-o", source)
     assert wrong.returncode == 2
     assert "is a file; name a folder" in wrong.stderr
 

@@ -64,7 +64,7 @@ def test_a_dry_run_fetches_no_model(monkeypatch: pytest.MonkeyPatch, bench: Any)
     done = bench.command("run", "r.yaml", "in.jsonl", "-o", "out", "--dry-run")
     assert done.returncode == 0, done.stderr
     assert done.stderr == f"a run fetches {locate.PUBLISHED['lid.176.ftz'].url} first\n"
-    assert "language+c4" in done.stdout and "0 of 1 partition" in done.stdout
+    assert "language to c4" in done.stdout and "0 of 1 partition" in done.stdout
     assert web.asked == [] and not (bench.folder / "out").exists()
     again = bench.command("run", "r.yaml", "in.jsonl", "-o", "out", "--dry-run", "--json", "-q")
     assert json.loads(again.stdout)["partitions"] == 1

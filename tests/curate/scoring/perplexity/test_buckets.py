@@ -250,7 +250,7 @@ def test_the_report_shows_buckets_and_cuts_by_language(
     assert sum(decided["en"]["buckets"].values()) == 22 and len(decided["en"]["cuts"]) == 2
     assert sum(decided["en"]["histogram"]["counts"]) == 21 and "histogram" not in decided["xx"]
     page = (bench.folder / "out" / "report.html").read_text()
-    chapter = page[page.index('<section id="perplexity">') :].partition("</section>")[0]
+    chapter = page[page.index('<section id="perplexity"') :].partition("</section>")[0]
     assert chapter.count("<svg") == 2
     assert all(f">{word}</text>" in chapter for word in ("head", "tail"))
     assert (
@@ -275,7 +275,7 @@ def test_what_is_under_a_percentile_of_its_own_is_low_and_not_in_head(
     gone = {r["perplexity.bucket"] for r in bench.rows(kind="rejected")}
     assert gone == {"low", "tail"}
     page = (bench.folder / "out" / "report.html").read_text()
-    assert "low" in page[page.index('<section id="perplexity">') :].partition("</table>")[0]
+    assert "low" in page[page.index('<section id="perplexity"') :].partition("</table>")[0]
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -77,9 +77,9 @@ def test_score_reads_stdin(model: Path) -> None:
 
 def test_convert_goes_both_ways(model: Path, tmp_path: Path) -> None:
     arpa, back = tmp_path / "m.arpa", tmp_path / "back.bin"
-    assert RUN.invoke(app, ["perplexity", "convert", str(model), str(arpa)]).exit_code == 0
+    assert RUN.invoke(app, ["perplexity", "convert", str(model), "-o", str(arpa)]).exit_code == 0
     assert arpa.read_bytes() == (model.parent / "perplexity.arpa").read_bytes()
-    assert RUN.invoke(app, ["perplexity", "convert", str(arpa), str(back)]).exit_code == 0
+    assert RUN.invoke(app, ["perplexity", "convert", str(arpa), "-o", str(back)]).exit_code == 0
     texts = "w1 w2 w3\nw3 nobody w1\n"
     outputs = [
         RUN.invoke(app, ["perplexity", "score", str(m), "--json"], input=texts).output
@@ -95,10 +95,10 @@ def test_convert_goes_both_ways(model: Path, tmp_path: Path) -> None:
         (["score", "MODEL", "--by", "word"], "choose one of line, paragraph, document"),
         (["score", "MODEL", "absent.txt"], "cannot read absent.txt"),
         (["score", "text.bin"], "no n-gram model"),
-        (["convert", "text.bin", "out.bin"], "no ARPA file|cut off"),
-        (["convert", "MODEL", "out.bin"], "no ARPA file|cut off|too long"),
-        (["convert", "MODEL", "out.bin", "--unit", "pieces"], "unit"),
-        (["convert", "MODEL", "out.bin", "--pieces", "text.bin"], "text.bin"),
+        (["convert", "text.bin", "-o", "out.bin"], "no ARPA file|cut off"),
+        (["convert", "MODEL", "-o", "out.bin"], "no ARPA file|cut off|too long"),
+        (["convert", "MODEL", "-o", "out.bin", "--unit", "pieces"], "unit"),
+        (["convert", "MODEL", "-o", "out.bin", "--pieces", "text.bin"], "text.bin"),
     ],
     ids=" ".join,
 )

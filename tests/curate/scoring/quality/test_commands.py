@@ -28,7 +28,7 @@ def trained(shared_bench: Any, sets: Sets) -> Path:
 def test_the_printed_threshold_keeps_what_was_said(
     trained: Path, sets: Sets, shared_bench: Any
 ) -> None:
-    done = shared_bench.command("quality", "threshold", trained, *sets, "--keep", 0.1)
+    done = shared_bench.command("quality", "threshold", trained, *sets, "--keep-fraction", 0.1)
     assert done.returncode == 0, done.stderr
     _, limit, _, kept, *_ = done.stdout.split()
     assert int(kept) >= 40
@@ -47,6 +47,7 @@ def test_scores_that_say_nothing_are_told(sets: Sets, shared_bench: Any) -> None
     assert "are no probabilities" in done.stdout
 
 
+@pytest.mark.lab
 def test_an_evaluation_has_figures_and_a_page(trained: Path, sets: Sets, shared_bench: Any) -> None:
     options = ("--positive", sets[0], "--negative", sets[1])
     done = shared_bench.command("quality", "evaluate", trained, *options, "-o", "page", "--json")
@@ -66,11 +67,11 @@ def test_an_evaluation_has_figures_and_a_page(trained: Path, sets: Sets, shared_
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["MODEL", "nowhere.jsonl", "--keep", "0.1"], "nowhere.jsonl"),
-        (["GOOD", "GOOD", "--keep", "0.1"], "is no fastText model"),
-        (["MODEL", "GOOD", "--keep", "0"], "--keep 0: a fraction lies above 0"),
-        (["MODEL", "page.html", "--keep", "0.1"], "run `llmcurate extract` first"),
-        (["MODEL", "GOOD", "--keep", "0.1", "--label", "x"], "has no label 'x'"),
+        (["MODEL", "nowhere.jsonl", "--keep-fraction", "0.1"], "nowhere.jsonl"),
+        (["GOOD", "GOOD", "--keep-fraction", "0.1"], "is no fastText model"),
+        (["MODEL", "GOOD", "--keep-fraction", "0"], "--keep-fraction 0: give more than 0"),
+        (["MODEL", "page.html", "--keep-fraction", "0.1"], "run `llmcurate extract` first"),
+        (["MODEL", "GOOD", "--keep-fraction", "0.1", "--label", "x"], "has no label 'x'"),
     ],
     ids=["no input", "no model", "no fraction", "web pages", "no label"],
 )

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmcurate.base.disk.units import (
+    as_whole,
     counted,
     format_bytes,
     format_duration,
@@ -38,7 +39,7 @@ def test_one_thing_is_no_plural(number: int, text: str) -> None:
     assert counted(number, "file") == text
 
 
-@pytest.mark.parametrize("text", ["", "0", "TB", "-1TB", "1 XB", "1e3", "ten"])
+@pytest.mark.parametrize("text", ["", "0", "TB", "-1TB", "1 XB", "ten"])
 def test_what_is_no_size_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="--as-if"):
         parse_size(text)
@@ -102,3 +103,21 @@ def test_shares_have_the_digits_asked_for_and_what_is_not_nothing_is_not_shown_a
     shares = [format_percent(s) for s in (None, 0.0, 0.0004, 0.0005, 0.053, 1.0)]
     assert shares == ["-", "0.0 %", "< 0.1 %", "0.1 %", "5.3 %", "100.0 %"]
     assert [format_percent(s, 2) for s in (0.00004, 0.05301)] == ["< 0.01 %", "5.30 %"]
+
+
+def test_sizes_are_written_with_powers_and_underscores_too():
+    assert parse_size("1e12") == parse_size("1_000GB") == parse_size("1TB") == 10**12
+
+
+@pytest.mark.parametrize("text", ["100k", "1e5", "100_000", " 100000 ", 100_000, 1e5])
+def test_a_whole_number_has_many_spellings(text):
+    assert as_whole(text) == 100_000 and isinstance(as_whole(text), int)
+
+
+@pytest.mark.parametrize("value", ["tiny", "", None, True, 1.5, (1,)])
+def test_what_is_no_whole_number_stays_as_it_is(value):
+    assert as_whole(value) is value
+
+
+def test_large_whole_numbers_keep_all_digits():
+    assert as_whole(str(2**63 - 1)) == 2**63 - 1

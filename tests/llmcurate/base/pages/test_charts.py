@@ -161,7 +161,7 @@ def test_named_curves_share_axes_and_where_they_fall_from_hides_nothing() -> Non
     assert labels(svg)[-3:] == ["a", "b", "gone"]
     heights = [float(v) for v in re.findall(r'text-anchor="end"[^>]*>([\d.]+)<', svg)]
     assert max(heights) <= 2.05 and min(heights) >= 0.95
-    assert len(re.findall(r"stroke-dasharray", svg)) == 3  # b's line, and two names
+    assert len(re.findall(r"stroke-dasharray", svg)) == 2  # b's line and its name
     assert "could not be drawn" in charts.curves([("x", [])], "loss", "tokens")
 
 
@@ -178,12 +178,40 @@ def test_intervals_stand_about_their_values_beside_a_line_at_zero() -> None:
     assert re.search(r'd="M[\d.]+ [\d.]+H[\d.]+" stroke="var\(--accent\)"', svg)
 
 
+def test_a_sparkline_is_the_histogram_without_axes() -> None:
+    data = {"scale": "linear", "edges": [0.0, 1.0, 2.0], "counts": [4, 9], "marked": [4, 0]}
+    svg = charts.value_sparkline(data, "a <b>", threshold=1.0)
+    assert "<text" not in svg and 'aria-label="a &lt;b&gt;"' in svg
+    wide, high = charts.SPARK
+    assert f'd="M{wide // 2} {high}V0"' in svg  # the limit
+    assert min(y for _, y in outline(svg, charts.GONE)) == 0
+    assert [y for _, y in outline(svg, charts.ACCENT)] == [high, high, high, 0, 0, high]
+
+
+def test_one_shape_is_in_the_accent_colour_and_nothing_to_draw_is_said() -> None:
+    svg = charts.sparkline([[(0.0, 0.0), (1.0, 2.0), (2.0, 0.0)]], "x")
+    assert charts.ACCENT in svg and charts.GONE not in svg
+    assert "could not be drawn" in charts.sparkline([], "x")
+
+
+def test_the_least_of_the_last_line_is_marked() -> None:
+    lines = [[(1.0, 9.0), (4.0, 1.0)], [(1.0, 8.0), (2.0, 5.0), (3.0, 6.0)]]
+    svg = charts.curve(lines, "loss", "steps", y_name="nats per token")
+    assert "least 5 at 2" in labels(svg) and "nats per token" in labels(svg)
+
+
+def test_series_of_bars_have_hues_and_names() -> None:
+    svg = charts.bars([("all", [1.0, 2.0]), ("en", [3.0, 1.0])], "x", "{:.0f}".format, ["a", "b"])
+    assert labels(svg) == ["all", "1 a", "2 b", "en", "3", "1"]
+    assert svg.count(charts.COLOURS[0]) == svg.count(charts.COLOURS[1]) == 2
+
+
 def test_a_scatter_has_dots_lines_and_axes_of_decades() -> None:
     line = [(10.0**k, 10.0 ** (k / 2)) for k in range(8, 18)]
     dots = [(1e10, 1e5), (1e14, 1e7)]
     svg = charts.scatter([("best", dots, line), ("none", [], [])], "best size", "FLOPs", "xy")
-    assert labels(svg)[-2:] == ["best", "none"] and "1e+16" in labels(svg)
-    assert "1e+10" in labels(svg) and "10G" not in labels(svg)  # one way on an axis
+    assert labels(svg)[-2:] == ["best", "none"] and "1e16" in labels(svg)
+    assert "1e10" in labels(svg) and "10G" not in labels(svg)  # one way on an axis
     centres = re.findall(r'cx="([\d.]+)" cy="([\d.]+)"', svg)
     (left, low), (right, high) = (tuple(map(float, pair)) for pair in centres[:2])
     assert charts.LEFT < left < right < charts.WIDTH and low > high > 0

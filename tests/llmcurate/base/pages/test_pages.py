@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llmcurate.base.pages import html
-from llmcurate.base.pages.html import LONG_NAME, breakable, percent, plain, quote, render, word_diff
+from llmcurate.base.pages.html import LONG_NAME, breakable, percent, plain, quote, render
 
 
 @given(st.text(max_size=50))
@@ -61,29 +61,6 @@ def test_every_value_that_a_template_prints_is_escaped_and_made_visible() -> Non
 def test_numbers_of_a_page_are_written_by_their_filter(filter_name, value, shown) -> None:
     template = html._environment().from_string(f"{{{{ value|{filter_name} }}}}")
     assert template.render(value=value) == shown
-
-
-def test_a_difference_is_marked_word_by_word_and_escaped() -> None:
-    left, right, same = word_diff("one <b> three four", "one two three")
-    assert not same
-    assert left == "one <del>&lt;b&gt; </del>three <del>four </del>"
-    assert right == "one <ins>two </ins>three "
-
-
-def test_a_difference_far_behind_is_shown_from_there() -> None:
-    start = " ".join(f"w{i}" for i in range(5000))
-    left, right, _ = word_diff(start + " left", start + " right")
-    assert left.startswith("\u2026 w4985") and left.endswith("<del>left </del>")
-    assert right.endswith("<ins>right </ins>")
-
-
-def test_white_space_alone_is_no_difference() -> None:
-    assert word_diff("a  b\nc", "a b c")[2]
-
-
-def test_a_word_of_megabytes_is_cut() -> None:
-    left, _, _ = word_diff("x" * 5_000_000, "y")
-    assert len(left) < 300
 
 
 def test_checkouts_with_other_templates_do_not_compile_for_each_other(

@@ -1,0 +1,38 @@
+"""All steps as calls with signatures: `steps.GopherQuality(min_words=40)` for `Corpus.step`.
+
+Each has the step's name in capitals, `dedup_minhash` as `DedupMinhash`, and is loaded when it is
+first used. Settings are keywords; a wrong one raises UsageError with the nearest name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, Any
+
+from curate.steps.recipe import make_step
+from curate.steps.registry import step_class, step_names
+
+if TYPE_CHECKING:
+    from curate.steps.contracts import Settings
+
+
+def _names() -> dict[str, str]:
+    """The names of steps by those of their classes here."""
+    return {"".join(map(str.capitalize, name.split("_"))): name for name in step_names()}
+
+
+def __getattr__(name: str) -> Callable[..., Settings]:
+    """What makes a step, with its signature. AttributeError where there is none of that name."""
+    if name.startswith("_") or name not in (names := _names()):
+        raise AttributeError(f"there is no step {name!r}: dir(llmcurate.steps) has their names")
+
+    @wraps(step_class(names[name]), updated=())
+    def made(**settings: Any) -> Settings:
+        return make_step(names[name], settings)
+
+    return made
+
+
+def __dir__() -> list[str]:
+    return sorted(_names())

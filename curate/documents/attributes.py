@@ -1,0 +1,168 @@
+"""Scores and edits in files of documents: one struct column, `attributes`.
+
+Steps give a document dozens of columns, `step.figure` each. In files (corpus/, rejected/, and what
+a stage keeps, of which the corpus is a copy) they are the fields of one struct, under the same
+names. What writes these files takes `pack`; what reads them has flat columns again from here.
+
+A struct is ours by its shape, not by metadata, which programs that rewrite a file drop: it is named
+`attributes`, one field is `edits`, and all others have a point in their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from curate.documents.edits import EDITS
+from llmcurate.base.disk.database import paths_literal, quoted
+from llmcurate.base.errors import UsageError
+
+ATTRIBUTES = "attributes"
+ROWS = 200  # of a batch, of which a few are taken
+_STORED = {b"llmcurate": b"attribute"}  # of a field that a file has within the struct
+Rows = Any  # a pa.Table or a pa.RecordBatch, and the same again
+
+
+def is_packed(schema: pa.Schema) -> bool:
+    """Whether documents of this schema have their attributes in our struct."""
+    at = schema.get_field_index(ATTRIBUTES)
+    kind = schema.field(at).type if at >= 0 else pa.null()
+    names = [field.name for field in kind] if pa.types.is_struct(kind) else []
+    return EDITS in names and all("." in name or name == EDITS for name in names)
+
+
+def pack(rows: Rows, own: Container[str] = ()) -> Rows:
+    """The rows with scores and edits in the struct, which stands where the last of them stood. own:
+    columns of the input, which stay although they have a point in their names."""
+    names = rows.schema.names
+    inner = [name for name in names if name == EDITS or ("." in name and name not in own)]
+    if EDITS not in inner:  # of another program's making: as it is
+        return rows
+    struct = rows.select(inner).to_struct_array()
+    at = names.index(inner[-1]) + 1 - len(inner)
+    return rows.drop_columns(inner).add_column(at, ATTRIBUTES, struct)
+
+
+def chosen(rows: Rows, columns: Sequence[str]) -> Rows:
+    """The packed rows with these columns, id and text; all without any, `-attributes`: all but the
+    struct. UsageError names one that is not there."""
+    names = rows.schema.names
+    wanted = {"id", "text", *columns}
+    if not columns or [*columns] == [f"-{ATTRIBUTES}"]:
+        wanted = {*names} - {name.removeprefix("-") for name in columns}
+    if missing := [name for name in columns if name.removeprefix("-") not in names]:
+        raise UsageError(f"columns: there is no {missing[0]!r}; there are {', '.join(names)}")
+    return rows.select([name for name in names if name in wanted])
+
+
+def unpack(rows: Rows) -> Rows:
+    """Documents with a column for each attribute, as steps see them."""
+    return _spread(rows) if is_packed(rows.schema) else rows
+
+
+def _spread(rows: Rows) -> Rows:
+    at = rows.schema.get_field_index(ATTRIBUTES)
+    if at < 0:
+        return rows
+    names = [field.name for field in rows.schema.field(at).type]
+    columns = [*rows.columns[:at], *rows.column(at).flatten(), *rows.columns[at + 1 :]]
+    before, after = rows.schema.names[:at], rows.schema.names[at + 1 :]
+    return type(rows).from_arrays(columns, [*before, *names, *after])
+
+
+def flat(schema: pa.Schema) -> pa.Schema:
+    """The schema of what `unpack` gives; `is_attribute` knows those of the struct."""
+    if not is_packed(schema):
+        return schema
+    at = schema.get_field_index(ATTRIBUTES)
+    inner = [field.with_metadata(_STORED) for field in schema.field(at).type]
+    fields = list(schema)
+    return pa.schema([*fields[:at], *inner, *fields[at + 1 :]])
+
+
+def is_attribute(field: pa.Field) -> bool:
+    """Whether a field of a flat schema is in the struct of its file."""
+    return (field.metadata or {}).items() >= _STORED.items()
+
+
+def read_schema(path: Path | str) -> pa.Schema:
+    """The flat schema of a file of documents."""
+    return flat(pq.read_schema(path))
+
+
+class DocumentsFile(pq.ParquetFile):  # type: ignore[misc]
+    """A file of documents with a column for each attribute; only those asked for are read."""
+
+    def __init__(self, source: Any, **how: Any) -> None:
+        super().__init__(source, **how)
+        self.is_packed = is_packed(super().schema_arrow)
+
+    @property
+    def schema_arrow(self) -> pa.Schema:
+        """The flat schema."""
+        return flat(super().schema_arrow)
+
+    def iter_batches(
+        self, *args: Any, columns: Iterable[str] | None = None, **how: Any
+    ) -> Iterator[pa.RecordBatch]:
+        """Batches of flat columns."""
+        for batch in super().iter_batches(*args, columns=self._stored(columns), **how):
+            yield _spread(batch) if self.is_packed else batch
+
+    def read(self, columns: Iterable[str] | None = None, **how: Any) -> pa.Table:
+        """All rows, in flat columns."""
+        table = super().read(columns=self._stored(columns), **how)
+        return _spread(table) if self.is_packed else table
+
+    def rows(
+        self, numbers: np.ndarray, columns: Iterable[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of these numbers, int64[rows] in ascending order, a few at a time. Row groups
+        without any are not read."""
+        start = 0
+        for group in range(self.num_row_groups):
+            end = start + self.metadata.row_group(group).num_rows
+            inside = numbers[(numbers >= start) & (numbers < end)]
+            if not len(inside):
+                start = end
+                continue
+            for batch in self.iter_batches(
+                ROWS, row_groups=[group], columns=columns, use_threads=False
+            ):
+                here = inside[(inside >= start) & (inside < start + batch.num_rows)] - start
+                if len(here):
+                    yield batch.take(pa.array(here))
+                start += batch.num_rows
+                if start > inside[-1]:
+                    break
+            start = end
+
+    def _stored(self, columns: Iterable[str] | None) -> list[str] | None:
+        names = None if columns is None else list(columns)
+        if names is None or not self.is_packed:
+            return names
+        return [*names, *(f"{ATTRIBUTES}.{name}" for name in names)]  # no matter which is not there
+
+
+def source_sql(paths: list[Path], options: str = "", also: Iterable[str] = ()) -> str:
+    """Files of documents with flat columns, as an SQL source. options: of `read_parquet`, each
+    after a comma; also: columns that are null where files lack them, scores and core columns."""
+    schemas = [pq.read_schema(path) for path in {*paths[:1], *paths[-1:]}]
+    if len({*map(is_packed, schemas)}) > 1:  # a HOME that an earlier version began
+        making = {path: is_packed(pq.read_schema(path)) for path in paths}
+        both = ([path for path in paths if making[path] == end] for end in (False, True))
+        return f"({' UNION ALL BY NAME '.join(source_sql(part, options, also) for part in both)})"
+    have = {name for schema in schemas for name in flat(schema).names}
+    nulls = [f"NULL::{_sql_type(name)} AS {quoted(name)}" for name in also if name not in have]
+    spread = f"* EXCLUDE ({ATTRIBUTES}), {ATTRIBUTES}.*" if is_packed(schemas[0]) else "*"
+    source = f"read_parquet({paths_literal(paths)}{options})"
+    return f"(SELECT {', '.join([spread, *nulls])} FROM {source})"
+
+
+def _sql_type(name: str) -> str:
+    return "DOUBLE" if "." in name else "TIMESTAMPTZ" if name == "date" else "VARCHAR"

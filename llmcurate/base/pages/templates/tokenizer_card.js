@@ -1,0 +1,11 @@
+const box=document.getElementById('find'),found=document.getElementById('found');
+const count=document.getElementById('count');
+const tokens=document.getElementById('vocabulary').textContent.trim().split('\n').map(l=>l.split('\t'));
+document.getElementById('search').hidden=false;
+box.addEventListener('input',()=>{const text=box.value.replaceAll(' ','␣');
+const hits=text?tokens.filter(([id,token])=>id===text||token.includes(text)):[];
+hits.sort((a,b)=>(a[1]!==text)-(b[1]!==text)||a[1].length-b[1].length);
+count.textContent=text?hits.length+' of '+tokens.length:'';
+found.replaceChildren(...hits.slice(0,200).map(([id,token])=>{const item=document.createElement('li');
+const shown=document.createElement('code');shown.textContent=token;
+item.append(shown,' '+id);return item}))});
