@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from curate.cli.options import OTHER_FLAGS, app, join
+from curate.cli.options import app, join
 from llmcurate.base.errors import LlmcurateError, disk_error
 from llmcurate.base.index import index_of
 from llmcurate.base.start import late_pandas
@@ -90,9 +90,6 @@ def _report(error: Exception) -> int:
             echo(error.format_message())
             return 2
         ctx = getattr(error, "ctx", None)
-        other = OTHER_FLAGS.get(getattr(error, "option_name", ""))
-        if ctx and any(other in option.opts for option in ctx.command.params):
-            vars(error)["possibilities"] = [other]
         hint = f"; see {ctx.command_path.rstrip()} --help" if ctx else ""
         text = " ".join(error.format_message().split()).rstrip(".")
         say(f"llmcurate: {text}{hint}")

@@ -34,19 +34,22 @@ if TYPE_CHECKING:
 
 @command(app, "Evaluate", reads=READS_TEXTS, panel="Train")
 def evaluate(
-    on: Annotated[
-        list[str],
-        typer.Option(
-            metavar="NAME=PATH",
-            help="Documents that llmcurate reads, token shards of the model's tokenizer, or"
-            " questions in JSON lines. [repeatable]",
-        ),
-    ],
     model: Annotated[
         Optional[Path],
         typer.Argument(
             help="Folder of a trained model, or of one as transformers saves it. In a workspace the"
             " default is the newest."
+        ),
+    ] = None,
+    named: Annotated[
+        Optional[list[str]], typer.Argument(metavar="NAME=PATH...", hidden=True)
+    ] = None,
+    on: Annotated[
+        Optional[list[str]],
+        typer.Option(
+            metavar="NAME=PATH",
+            help="Documents that llmcurate reads, token shards of the model's tokenizer, or"
+            " questions in JSON lines. They may follow MODEL without --on. [repeatable; required]",
         ),
     ] = None,
     trust_code: TrustCode = False,
@@ -75,7 +78,9 @@ def evaluate(
     folder = newest("model", model, "MODEL")
     needs(folder, "model", "transformers")
     chosen = Evaluate.of(**settings)
-    paths = named_paths(on)
+    paths = named_paths([*(named or []), *(on or [])])
+    if not paths:
+        raise UsageError("name the texts: --on NAME=PATH")
     with needs_training(), tempfile.TemporaryDirectory(prefix="llmcurate-evaluate-") as place:
         from train.evaluate.judge import judge, open_model
         from train.evaluate.questions import are_questions

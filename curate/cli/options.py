@@ -41,13 +41,14 @@ OTHER_WORDS = {
     **{"train": "pretrain", "encode": "tokenizer encode", "minhash": "dedup --method minhash"},
     **{"download": "fetch", "list": "recipes", "help": "--help", "validate": "verify"},
 }
-# Words that earlier versions and other tools have for options.
+# Words that settings and other tools have for options, taken by commands that have no such option.
 OTHER_FLAGS = {
-    **dict.fromkeys(("--eval", "--texts", "--heldout", "--validation"), "--on"),
-    **dict.fromkeys(("--size", "--vocab-size", "--vocab_size"), "--vocab"),
+    **dict.fromkeys(("--eval", "--verify", "--with", "--heldout", "--validation"), "--on"),
+    **dict.fromkeys(("--vocab-size", "--vocab_size", "--keep-used"), "--vocab"),
     **dict.fromkeys(("--output", "--output-dir", "--output_dir"), "--out"),
     **dict.fromkeys(("--tasks", "--num-workers", "--num_workers"), "--workers"),
     "--format": "--export",
+    "--run": "--model",
 }
 
 
@@ -125,6 +126,17 @@ NOTHING: tuple[Any, ...] = (None, "", [], {}, ())
 
 class Command(FittedHelp, TyperCommand):
     """A command whose help names values as `IN...` and `TEXT`, whatever Typer is installed."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """The arguments, OTHER_FLAGS taken for the options of this command."""
+        own = {flag for option in self.get_params(ctx) for flag in option.opts}
+        words = []
+        for word in args:
+            flag = word.partition("=")[0]
+            other = OTHER_FLAGS.get(flag, "") if flag not in own else ""
+            words.append(word.replace(flag, other, 1) if other in own else word)
+        rest: list[str] = super().parse_args(ctx, words)
+        return rest
 
     def format_usage(self, ctx: Any, formatter: Any) -> None:
         """The usage line; the command of a group by itself has no word of its own."""
