@@ -82,7 +82,7 @@ def test_products_without_documents_stand_alone_in_a_clean_folder(built):
     out = built.folder / "clean"
     names = {path.name for path in out.iterdir()} - {".run"}
     assert "tokenizer.json" in names
-    assert all(name.startswith(("tokenizer", "special_tokens")) for name in names)
+    assert all(name.startswith(("tokenizer", "special_tokens", "card")) for name in names)
     assert {"ledger.db", "run.json", "recipe.yaml", "report.html", "stages"} <= {
         path.name for path in (out / ".run").iterdir()
     }
