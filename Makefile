@@ -41,7 +41,7 @@ demo: $(if $(wildcard $(VENV)/.installed),install,$(VENV)/.demo)
 test: install
 	$(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder -m "not slow"
 
-# Core's tests in a copy without the lab. make test-core SLICE=N runs one of ten parts.
+# Core's tests in a copy without the lab. make test-core SLICE=N runs one of twenty parts.
 test-core: install
 	$(BIN)/python scripts/core_tests.py $(if $(SLICE),--slice $(SLICE))
 

@@ -3,7 +3,7 @@
     python scripts/core_tests.py [--slice N] [ARGUMENTS of pytest]
 
 Left out are tests in folders named lab, files that import it, and tests marked `lab`. --slice: one
-of ten parts of the files, by N modulo 10, so that each commit runs another one.
+of twenty parts of the files, by N modulo 20, so that each commit runs another one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PARTS = 10
+PARTS = 20
 LEFT_OUT = ("lab", "__pycache__", ".git", ".venv", ".mypy_cache", ".ruff_cache", "build")
 OF_LAB = re.compile(
     r"^(from|import) (tests\.)?(curate|tokenize_kit|train)\.lab\b"

@@ -30,6 +30,7 @@ def sections(text: str) -> dict[str, list[str]]:
     return {name: re.findall(r"^  (\S+)", part, re.MULTILINE) for name, part in pairs}
 
 
+@pytest.mark.lab
 def test_every_command_is_in_one_panel(capsys: pytest.CaptureFixture[str]) -> None:
     found = sections(shown(capsys))
     names = [name for panel in PANELS for name in found[panel] if panel != "Tokenizer"]
@@ -44,6 +45,7 @@ def test_the_lab_s_commands_are_the_lab_s_panel() -> None:
         assert (command.rich_help_panel == "Lab") == of_lab, name
 
 
+@pytest.mark.lab
 def test_the_order_of_commands_names_commands() -> None:
     names = ROOT.commands.keys() | ROOT.commands["tokenizer"].commands.keys()
     assert set(ORDER) <= names and len(set(ORDER)) == len(ORDER)
@@ -57,7 +59,10 @@ def test_summaries_fit_80_columns_whole(
     assert all(len(line) <= 78 for line in rows)
 
 
-@pytest.mark.parametrize("command", ["pretrain", "tokenizer train", "ablate", "mix search"])
+@pytest.mark.parametrize(
+    "command",
+    ["pretrain", "tokenizer train", "ablate", pytest.param("mix search", marks=pytest.mark.lab)],
+)
 def test_many_options_stand_under_headings(
     command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
