@@ -23,6 +23,7 @@ from tests.curate.command_line import app_command
 
 for _library in ("torch", "fasttext_pybind"):
     pytest.importorskip(_library)
+pytestmark = pytest.mark.lab
 WIDTHS = (60, 80, 120)
 CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
