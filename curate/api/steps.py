@@ -23,7 +23,7 @@ def _names() -> dict[str, str]:
 
 
 def __getattr__(name: str) -> Callable[..., Settings]:
-    """What makes a step, with its signature. AttributeError where there is none of that name."""
+    """Return the maker of a step, with its signature. AttributeError if no step has that name."""
     if name.startswith("_") or name not in (names := _names()):
         raise AttributeError(f"there is no step {name!r}: dir(llmcurate.steps) has their names")
 

@@ -1,7 +1,7 @@
 """Scores and edits in files of documents: one struct column, `attributes`.
 
 Steps give a document dozens of columns, `step.figure` each. In files (corpus/, rejected/, and what
-a stage keeps, of which the corpus is a copy) they are the fields of one struct, under the same
+a stage keeps, which the corpus copies) they are the fields of one struct, under the same
 names. What writes these files takes `pack`; what reads them has flat columns again from here.
 
 A struct is ours by its shape, not by metadata, which programs that rewrite a file drop: it is named
@@ -23,13 +23,13 @@ from llmcurate.base.disk.database import paths_literal, quoted
 from llmcurate.base.errors import UsageError
 
 ATTRIBUTES = "attributes"
-ROWS = 200  # of a batch, of which a few are taken
+ROWS = 200  # of a batch, when single rows are read
 _STORED = {b"llmcurate": b"attribute"}  # of a field that a file has within the struct
 Rows = Any  # a pa.Table or a pa.RecordBatch, and the same again
 
 
 def is_packed(schema: pa.Schema) -> bool:
-    """Whether documents of this schema have their attributes in our struct."""
+    """Return True if documents of this schema have their attributes in our struct."""
     at = schema.get_field_index(ATTRIBUTES)
     kind = schema.field(at).type if at >= 0 else pa.null()
     names = [field.name for field in kind] if pa.types.is_struct(kind) else []
@@ -86,7 +86,7 @@ def flat(schema: pa.Schema) -> pa.Schema:
 
 
 def is_attribute(field: pa.Field) -> bool:
-    """Whether a field of a flat schema is in the struct of its file."""
+    """Return True if a field of a flat schema is in the struct of its file."""
     return (field.metadata or {}).items() >= _STORED.items()
 
 

@@ -23,7 +23,7 @@ Run = Callable[[RunPlan, Path, Options, Callable[..., Callable[[], None]]], Outc
 
 
 def make_index(earlier: EarlierDocuments, run: Run, options: Options) -> None:
-    """Makes the index of the documents where it is not there, and gives it to the dedup."""
+    """Make the index of the documents unless it exists, and hand it to the dedup."""
     folder, key = earlier.index.folder, earlier.index.digest
     out = folder.parent.parent
     if not indexes.is_complete(folder, key):

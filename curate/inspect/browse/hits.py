@@ -19,8 +19,8 @@ _REPEATED = re.compile(r"(top|duplicate)_(\d+)_gram_chars")
 
 
 def hits(text: str, words: str, reasons: Iterable[Reason]) -> list[Span]:
-    """Where the words of a search stand; without such words, what the first rule saw that has a
-    place: a phrase, or repeated n-grams. In order, none over another."""
+    """Return the places of the words of a search; without words, those that the first rule with
+    places saw: a phrase, or repeated n-grams. They are in order and do not overlap."""
     for reason in () if words else reasons:
         phrase = reason.detail if reason.rule == "bad_word" else PHRASES.get(reason.rule)
         repeated = _REPEATED.fullmatch(reason.rule)
@@ -33,7 +33,7 @@ def hits(text: str, words: str, reasons: Iterable[Reason]) -> list[Span]:
 
 
 def _repetitions(text: str, size: int, which: str) -> list[Span]:
-    """The n-grams of words that stand more than once; which: `top` for the most frequent alone."""
+    """Return the places of repeated n-grams of words; which: `top` for the most frequent only."""
     words = [match.span() for match in re.finditer(r"\S+", text)]
     grams = [tuple(text[a:b] for a, b in words[i : i + size]) for i in range(len(words) - size + 1)]
     chosen = Counter(grams).most_common(1 if which == "top" else None)

@@ -1,4 +1,4 @@
-"""What a reader thinks of documents: labels in a file that only grows.
+"""The labels that a reader gives documents, in a file that only grows.
 
 A line each, `{"id", "label", "time", "digest"}`: the label is good, bad, or empty where it was
 taken back; the last one of a document counts; the digest is the SHA-256 of the text that was

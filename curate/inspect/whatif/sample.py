@@ -1,8 +1,8 @@
-"""Documents that a run never measured under other settings, measured now: all, or a sample.
+"""Measure documents whose fate under other settings the run left open: all, or a sample.
 
 A document that a changed rule lets pass was not seen by the steps behind an edit, a cut or a dedup.
 Its text is in OUT, as it entered the step that dropped it, so the steps from there on run on it. A
-dedup decides again by itself, over the sketches that the run left: without the documents that no
+dedup decides again, over the sketches that the run left: without the documents that no
 longer reach it, with the new ones. What changes there (a document *displaced* by a new one, one
 *returned* because its copy is gone) goes on through the steps behind it in the same way.
 
@@ -62,9 +62,9 @@ class Unknown(Exception):
 
 @dataclass(frozen=True)
 class Looked:
-    """A step that decides over other documents now. admitted, gone: documents that reach it, or
-    do not, unlike before; dropped: of those admitted; displaced, returned: of those that reach it
-    as before, documents that it drops, or keeps, unlike before."""
+    """The changes at a step that decides over other documents now, in documents. admitted: they
+    reach it only now; dropped: it drops them, of those admitted; gone: they no longer reach it;
+    displaced: it kept them and drops them now; returned: it dropped them and keeps them now."""
 
     JSON = ("step", "admitted", "dropped", "gone", "displaced", "returned")
     step: str
@@ -134,8 +134,8 @@ def wilson(events: int, drawn: int, of: int) -> tuple[float, float, float]:
 def measure(
     question: Question, decider: Decider, now: Verdicts, most: int = 0, quiet: bool = False
 ) -> Measured:
-    """Measures what these verdicts leave open, and puts it into them. most: documents to measure,
-    in place of as many as `SECONDS` allow."""
+    """Measure what these verdicts leave open, and complete them with it. most: the number of
+    documents to measure; 0: as many as `SECONDS` allow."""
     walk = _Walk(question, decider, now, most, quiet)
     walk.go()
     return walk.found
@@ -248,7 +248,7 @@ class _Walk:
         return drawn, table
 
     def _affordable(self, at: int, rows: np.ndarray) -> int:
-        """How many documents the time allows, by the pace of a few. The first call loads code."""
+        """Return the number of documents that the time allows, by the pace of a few of them."""
         pace = 0.0
         for some in (rows[:8], rows):
             docs = Documents(self.stored.read(np.sort(some), self.end))
@@ -279,7 +279,7 @@ class _Walk:
     # Steps.
 
     def _opened(self, step: Step) -> Callable[[Documents], Documents]:
-        """What the step does with a batch, now that it is open."""
+        """Open a step; return its function of a batch."""
         if code_of(step):
             check_code(self.question.now, allowed=False)
         with failing(step.label):
@@ -490,8 +490,8 @@ def _sketched(step: CorpusStep, docs: pa.Table) -> pa.Table:
 def _meeting(
     column: str, sketches: pa.Table, new: pa.Table | None, old: pa.Table, gone: np.ndarray
 ) -> np.ndarray:
-    """bool[rows]: documents of whose clusters one is gone, and those of the clusters that a new
-    document may join: where it shares a value with one of them."""
+    """Return the documents (bool[rows]) of clusters that lose a member, and of clusters that a new
+    document may join because it shares a value with a member."""
     meets = gone.copy()
     if new is not None and column:
         ours, theirs = (_words(table[column]) for table in (new, sketches))
@@ -533,8 +533,8 @@ def _resolved(step: CorpusStep, sketches: pa.Table, folder: Path) -> pa.Table:
 
 
 class _Stored:
-    """What a run has of its documents: texts in corpus/ and rejected/, sketches and decisions in
-    its stages. Rows are those of the scores."""
+    """The stored documents of a run: texts in corpus/ and rejected/, sketches and decisions in its
+    stages. Rows are those of the scores."""
 
     def __init__(self, question: Question, now: Verdicts) -> None:
         self.question, self.scores = question, now.scores
@@ -567,7 +567,7 @@ class _Stored:
         return places
 
     def _rows(self, ids: Any) -> np.ndarray:
-        """int64: the row of each id, -1 for one that is none."""
+        """Return the row of each id as int64[ids]; -1 if there is no such document."""
         return pc.fill_null(pc.index_in(ids, value_set=self.ids), -1).to_numpy().astype(np.int64)
 
     def read(self, rows: np.ndarray, at: int) -> pa.Table:
