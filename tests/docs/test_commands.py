@@ -102,7 +102,7 @@ SMALLER: tuple[tuple[str, str], ...] = (
     (r"--widths 96,192,384", "--widths 96,192"),
     (r"--to tokenizer.json -o tok$", "--to tokenizer.json -o tok-spm"),
     (r"--vocab 32000", "--vocab 500"),
-    (r"--vocab 42000", "--vocab 600"),
+    (r"--vocab 42000", "--vocab 760"),
 )
 # Commands that make what a page takes for granted.
 BEFORE: dict[str, tuple[str, ...]] = {
